@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from tests.support import dolt
 from tests.support.dolt_server import dolt_server  # noqa: F401  a fixture
-from tests.support.long import LONG
+from tests.support.long import LONG, examples
 from tests.support.repos import ENGINE, isolate
 from vmrag_link.env import SWITCH
 
@@ -32,8 +32,10 @@ PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip
 already.
 """
 
-settings.register_profile("untimed", settings.default, deadline=None)  # how long a case takes says what else runs here
-settings.load_profile("untimed")
+settings.register_profile("untimed", settings.default, deadline=None, max_examples=examples(100))
+settings.load_profile("untimed")  # without a deadline: how long a case takes says what else runs here
+
+gc.disable()  # until all tests are collected: nearly nothing of it is garbage
 
 _MISSING = re.compile(r"\b([\w.-]+) is not installed")
 
@@ -142,3 +144,4 @@ def pytest_collection_finish() -> None:
     tests again and again.
     """
     gc.freeze()
+    gc.enable()

@@ -26,7 +26,7 @@ from vmrag_action import install
 
 pytestmark = pytest.mark.hooks("off")
 
-shared, world, ci = people.shared, people.world, hosted.ci
+shared, world, ci, ci_of_processes = people.shared, people.world, hosted.ci, hosted.ci_of_processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.hooks("on")
+@pytest.mark.usefixtures("ci_of_processes")
 def test_a_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
     cold = ci.on_push()
     assert cold.passed
@@ -63,6 +64,7 @@ def test_a_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
 
 
 @pytest.mark.hooks("on")
+@pytest.mark.usefixtures("ci_of_processes")
 def test_later_steps_have_the_command_and_the_knowledge(ci):
     done = ci.on_push()
     assert done.variables["VMRAG_INDEX_CHROMA"] == done.variables["VMRAG_CHROMA_SHARE"] == "off"
@@ -191,6 +193,7 @@ def fresh_machines(ci: Ci, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted, "installed", prepared)
 
 
+@pytest.mark.usefixtures("ci_of_processes")
 def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, monkeypatch):
     fresh_machines(ci, monkeypatch)
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")

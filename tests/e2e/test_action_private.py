@@ -47,7 +47,9 @@ def run(
     told = Job(machine, "push", events.push(before, tip), sha=tip, ref="refs/heads/main", **server).environ
     cache = CacheService(machine / "cache")
     others = cache.actions | {"actions/setup-python": setup_python}
-    finished = Runner(machine / "temp", checkout.workspace, told, others, token=token).run(ACTION, mode=mode)
+    finished = Runner(machine / "temp", checkout.workspace, told, others, token=token, forks=True).run(
+        ACTION, mode=mode
+    )
     print(finished.log)
     shown = "\n".join(line for line in finished.log.splitlines() if not line.startswith("::add-mask::"))
     for secret in (TOKEN, basic(TOKEN)):

@@ -11,10 +11,10 @@ import pytest
 
 from tests.support import dolt
 from tests.support import engines as support
-from tests.support.cli import driven
+from tests.support.cli import start
 from tests.support.engines import AUTHOR, DATE, document, root, store
 from tests.support.repos import isolate
-from tests.support.terminal import Project, new_project
+from tests.support.terminal import Done, Project, new_project
 from vmrag_link import extras
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
@@ -224,12 +224,18 @@ def elsewhere(tmp_path: Path) -> str:
     )
 
 
+def afresh(project: Project, body: str, *arguments: str) -> Done:
+    """`vmrag` in a process that has loaded no library before `body`."""
+    code = f"import sys\n{body}\nfrom vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))"
+    return start(project, *arguments, program=(sys.executable, "-c", code)).done()
+
+
 ONLY = "The embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
 INSTEAD = f"{extras.how_to_install('dolt')}, then: vmrag init --engine dolt"
 
 
 def test_where_doltlite_is_not_made_for_one_sentence_says_what_works(project, elsewhere):
-    done = driven(project, elsewhere, "init")
+    done = afresh(project, elsewhere, "init")
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"error: {ONLY}\nhint: ")
     assert INSTEAD in done.err
@@ -242,8 +248,8 @@ def test_where_doltlite_is_not_made_for_files_of_the_repository_answer_and_docto
     project.write("timeouts.md", "Requests time out after thirty seconds.")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "A document")
-    assert "timeouts.md" in driven(project, elsewhere, "query", "when do requests time out").out
-    examined = driven(project, elsewhere, "doctor")
+    assert "timeouts.md" in afresh(project, elsewhere, "query", "when do requests time out").out
+    examined = afresh(project, elsewhere, "doctor")
     assert f"warning  {ONLY}" in examined.out
     assert INSTEAD in examined.out
 
@@ -251,7 +257,7 @@ def test_where_doltlite_is_not_made_for_files_of_the_repository_answer_and_docto
 def test_what_doltlite_has_stored_is_named_as_such_where_it_is_not_made_for(project, elsewhere):
     project.vmrag("init")
     for command in ("status", "doctor"):
-        said = driven(project, elsewhere, command)
+        said = afresh(project, elsewhere, command)
         assert (said.code, ONLY in said.out + said.err) == (3 if command == "status" else 1, True), said
         assert "vmrag migrate --to dolt" in said.out + said.err
 

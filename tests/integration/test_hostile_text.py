@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import terminal
+from tests.support.long import examples
 from tests.support.terminal import SCRIPT, Project, copied, opened
 from vmrag_hooks import boundary
 from vmrag_link import pin_values, terminal_text
@@ -237,7 +238,7 @@ def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.Monkey
         assert not (environ and COMMANDS.search(line))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text(st.characters() | st.sampled_from("\x1b\x9b\r\n\t:#[ \u202e\ud800\x85\u2028\u3000")))
 def test_whatever_a_text_holds_it_is_safe_afterwards(text: str) -> None:
     shown = terminal_text.visible(text)

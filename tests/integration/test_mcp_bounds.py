@@ -23,6 +23,9 @@ base = terminal.template
 
 PAGE = 2_000
 MANY = 120
+COLLECTIONS, RECORDS, FILES = 45, 16, 24
+"""Made one by one: a list of so many is longer than a page with its slack."""
+
 IDS = [f"document-{number:03}" for number in range(MANY)]
 QUESTIONS = [f"Who crosses river {number}?" for number in range(40)]
 ALL: dict[str, Any] = {"collection_name": "large"}
@@ -39,21 +42,21 @@ def _fill(project: Project) -> None:
     tools = Tools(project.top)
     texts = [f"Expedition {number} crosses river {number}. {'It takes a day. ' * 20}" for number in range(MANY)]
     metadatas = [{"number": number, "team": "core" * 20} for number in range(MANY)]
-    for number in range(MANY):
+    for number in range(COLLECTIONS):
         tools("chroma_create_collection", collection_name=f"collection-{number:03}")
     tools("chroma_create_collection", **ALL)
     tools("chroma_add_documents", **ALL, documents=texts, ids=IDS, metadatas=metadatas)
-    for number in range(30):
+    for number in range(RECORDS):
         tools("add_issue_log", project_id="rivers", issue_number=number, content=texts[number], title=f"Issue {number}")
         tools("add_knowledge_doc", tool_name="raft", title=f"Raft {number}", content=texts[number], category="how-to")
         tools(
             "chroma_sequential_thinking",
             thought=texts[number],
             thought_number=number + 1,
-            total_thoughts=30,
+            total_thoughts=RECORDS,
             session_id="s",
         )
-    for number in range(30):
+    for number in range(FILES):
         project.write(f"files/{number}.md", f"# File {number}\n\n{texts[number]}")
         tools("ingest_file", path=f"files/{number}.md", library=f"library-{number:03}")
     tools("dolt_commit", message="All of it, river by river")

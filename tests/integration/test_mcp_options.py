@@ -279,7 +279,7 @@ def test_the_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("how", ["flag", "environment", "both"])
+@pytest.mark.parametrize("how", [pytest.param("flag", marks=pytest.mark.long), "environment", "both"])
 def test_the_default_embedding_function_is_that_of_collections_that_the_server_makes(project, how):
     flag = ["--default-ef", "sentence_transformer"] if how != "environment" else []
     env = {"flag": {}, "environment": {"CHROMA_DEFAULT_EF": "minilm"}, "both": {"CHROMA_DEFAULT_EF": "default"}}[how]

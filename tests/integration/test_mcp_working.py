@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 
 import msgspec
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from tests.support import branching as support
 from tests.support import people
 from tests.support.branching import TEXTS, branched, changed, conflicting, drop, everything, kb_branches, put, whole
-from tests.support.cli import ROOT, start
+from tests.support.cli import driven_tool
 from tests.support.mcp import Tools, warned
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, opened
@@ -549,15 +548,7 @@ STEPS = {
 
 def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
     """The call, in a process that is killed at that step."""
-    script = (
-        "import os, signal, sys, json\n"
-        "from pathlib import Path\n"
-        "def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"{step}\n"
-        "from tests.support.mcp import Tools\n"
-        f"Tools(Path.cwd()).run({tool!r}, json.loads({json.dumps(arguments)!r}))\n"
-    )
-    done = start(project, program=(sys.executable, "-c", script), PYTHONPATH=str(ROOT)).done()
+    done = driven_tool(project, step, tool, arguments)
     assert done.code == -signal.SIGKILL, done
 
 

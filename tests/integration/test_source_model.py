@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.support.long import examples
 from tests.support.repos import Repo, make_repo
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
@@ -87,7 +88,7 @@ def _require_agreement(repo: Repo, listing: SourceListing) -> None:
     assert texts == {path: (repo.top / path).read_text() for path in expected}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_listings_agree_with_git_after_random_work(tmp_path, seed):
     chosen = random.Random(seed)
     repo = make_repo(tmp_path / "repo")

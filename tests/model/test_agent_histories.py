@@ -26,7 +26,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import Project, opened
 
-HISTORIES = int(os.environ.get("VMRAG_AGENT_HISTORIES") or 3)
+HISTORIES = int(os.environ.get("VMRAG_AGENT_HISTORIES") or 2)
 OFF = {"VMRAG": "0"}
 STEPS = 4
 """Things that each agent does before its pull request."""

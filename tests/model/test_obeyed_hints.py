@@ -28,7 +28,7 @@ from vmrag_link.engines import opening
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.models import Working
 
-FAULTS = int(os.environ.get("VMRAG_OBEYED_FAULTS") or 16)
+FAULTS = int(os.environ.get("VMRAG_OBEYED_FAULTS") or 8)
 AT_ONCE = 8
 """Faults of one history: after each, less is as it should be."""
 

@@ -26,12 +26,21 @@ from typing import Any
 import yaml
 from packaging.requirements import Requirement
 
+from tests.support import cli
 from tests.support.checkout import TOKEN
 from vmrag_action import install, packages
+from vmrag_action.__main__ import main
 
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
 
 PINNED = re.compile(r"([\w.-]+/[\w./-]+)@[0-9a-f]{40}")
+OURS = re.compile(
+    r"""
+    ("\$PYTHON"\ -I\ "\$GITHUB_ACTION_PATH/vmrag_action/install\.py"
+    |"\$RUNNER_TEMP/vmrag-action/venv/bin/python"\ -I\ -m\ vmrag_action)
+    \ (\w+)""",
+    re.VERBOSE,
+)
 COMMAND = re.compile(r"^\s*::([a-z-]+)(?: (.*?))?::(.*)$", re.DOTALL)
 NOT_INHERITED = ("GITHUB_", "INPUT_", "RUNNER_", "VMRAG")
 
@@ -98,13 +107,16 @@ class ActionFailed(Exception):
 
 @dataclass
 class Runner:
-    """One job on one machine. `environ`: what GitHub tells it; `others`: actions by name."""
+    """One job on one machine. `environ`: what GitHub tells it; `others`: actions by name; `forks`:
+    our own steps run in forks of this process, which need not import what a new one would.
+    """
 
     temp: Path
     workspace: Path
     environ: Mapping[str, str]
     others: Mapping[str, Other]
     token: str = TOKEN
+    forks: bool = False
 
     def run(self, action: Path, **inputs: str) -> Finished:
         """`inputs` with underscores for hyphens, as a workflow's `with:`."""
@@ -165,24 +177,41 @@ class _Run:
         files = {name: folder / name.lower() for name in ("OUTPUT", "ENV", "PATH", "STATE", "STEP_SUMMARY")}
         for file in files.values():
             file.touch()
-        script = folder / "script.sh"
-        script.write_text(definition["run"])
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
-            cwd=self.runner.workspace,
-            env=self._environ(definition) | {f"GITHUB_{name}": str(file) for name, file in files.items()},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        step.log, step.summary = done.stdout, files["STEP_SUMMARY"].read_text()
+        environ = self._environ(definition) | {f"GITHUB_{name}": str(file) for name, file in files.items()}
+        ours = OURS.fullmatch(definition["run"].strip()) if self.runner.forks and self.action == ACTION else None
+        if ours:
+            code, step.log = self._forked(ours, environ)
+        else:
+            script = folder / "script.sh"
+            script.write_text(definition["run"])
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
+                cwd=self.runner.workspace,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            code, step.log = done.returncode, done.stdout
+        step.summary = files["STEP_SUMMARY"].read_text()
         step.outputs.update(pairs(files["OUTPUT"].read_text()))
         self.finished.variables.update(pairs(files["ENV"].read_text()))
         self.finished.paths[:0] = reversed(files["PATH"].read_text().splitlines())
-        self._obey(done.stdout)
-        return done.returncode == 0
+        self._obey(step.log)
+        return code == 0
+
+    def _forked(self, line: re.Match[str], environ: dict[str, str]) -> tuple[int, str]:
+        def call() -> int:
+            os.dup2(1, 2)
+            if line[1].startswith('"$PYTHON"'):
+                return install.main([line[2]])
+            sys.executable = f"{environ['RUNNER_TEMP']}/vmrag-action/venv/bin/python"
+            return main([line[2]])
+
+        done = cli.forked(call, self.runner.workspace, environ=environ)
+        return done.code, done.out
 
     def _environ(self, definition: Mapping[str, Any]) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}

@@ -22,11 +22,14 @@ from tests.support.repos import Repo
 
 @dataclass
 class Ci:
-    """The hosted repository, its cache, its artifacts, and a fresh machine for each job."""
+    """The hosted repository, its cache, its artifacts, and a fresh machine for each job. `forks`:
+    see `Runner`.
+    """
 
     world: World
     folder: Path
     cache: CacheService
+    forks: bool = True
     jobs: int = 0
     uploads: dict[str, Path] = field(default_factory=dict)
     workspace: Path = field(default_factory=Path)
@@ -88,7 +91,7 @@ class Ci:
         installed(temp, inputs, event)
         told = Job(machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})).environ
         others = self.cache.actions | {"actions/setup-python": setup_python, "actions/upload-artifact": self._upload}
-        finished = Runner(temp, self.workspace, told, others, token=TOKEN).run(action, **inputs)
+        finished = Runner(temp, self.workspace, told, others, token=TOKEN, forks=self.forks).run(action, **inputs)
         print(finished.log)
         self.look_for_secrets(finished, inputs.get("token", TOKEN))
         return finished
@@ -127,3 +130,10 @@ def drop(ada: User) -> tuple[str, str]:
 @pytest.fixture
 def ci(world: World, tmp_path: Path) -> Ci:
     return Ci(world, tmp_path, CacheService(tmp_path / "cache"))
+
+
+@pytest.fixture
+def ci_of_processes(ci: Ci) -> Ci:
+    """Each step is a process of its own, in the environment that the Action has installed."""
+    ci.forks = False
+    return ci

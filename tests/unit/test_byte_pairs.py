@@ -80,7 +80,7 @@ def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
 
 
 @given(st.lists(st.sampled_from(PARTS) | st.text(max_size=8), max_size=12).map("".join))
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1000))
 def test_any_text_has_the_tokens_of_the_library(text: str) -> None:
     assert_alike([text])
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.long import examples
 from vmrag_link.code import symbols
 from vmrag_link.code.cutting import MOST_BYTES, cut, is_parsed
 from vmrag_link.code.languages import GRAMMARS, CodePiece
@@ -207,6 +208,7 @@ def test_a_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("language", sorted(GRAMMARS))
+@pytest.mark.sample(5)
 def test_deep_nesting_ends_no_recursion(language: str) -> None:
     for text in ("(" * 100_000, "{\n" * 20_000, "(\n" * 10_000 + ")\n" * 10_000, "class A {\n" * 3_000):
         assert "".join(texts(text, language)) == text
@@ -238,7 +240,7 @@ WORDS = st.sampled_from([*_MARKS.split(" "), "\n", "\n\n", "    ", "\t", "\r\n",
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     text=st.lists(WORDS, max_size=150).map("".join) | st.text(max_size=300), size=st.sampled_from([1, 20, 100, 1500])
 )
@@ -256,7 +258,7 @@ def test_pieces_are_the_text_of_programs_that_were_damaged(language: str) -> Non
     """The same numbers in every run: what fails once fails again."""
     chance = random.Random(7)
     sources = [(ROOT / "vmrag_link" / each).read_text() for each in ("proc.py", "code/naming.py", "locks.py")]
-    for _ in range(15):
+    for _ in range(examples(15)):
         text = chance.choice(sources)
         for _ in range(chance.randrange(8)):
             start = chance.randrange(len(text))

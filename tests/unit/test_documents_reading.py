@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from tests.support.long import examples
 from vmrag_link.conversion.front_matter import FrontMatterRefused
 from vmrag_link.conversion.reading import markdown_title, page, rst_title
 from vmrag_link.models import canonical_json
@@ -248,7 +249,7 @@ def event_streams(draw: st.DrawFn) -> str:
         return draw(st.text(alphabet="ab:&*!{}[],-?|>'\"% \n\t#~09.", max_size=200))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(event_streams())
 def test_whatever_the_front_matter_is_it_becomes_metadata_or_is_refused(block: str) -> None:
     source = f"---\n{block}\n---\ntext\n"
