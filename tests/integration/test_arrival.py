@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import people
+from tests.support import dolt, people
 from tests.support.people import DATA, User, World
 
 pytestmark = pytest.mark.hooks("off")
@@ -83,6 +83,18 @@ def test_a_remote_that_answers_that_it_has_none_is_one(world):
     bob = world.join("bob")
     for command in ("query certificates", "init"):
         assert refused(bob, *command.split())["hint"].endswith(f"&& {ANEW}")
+
+
+def test_of_a_pin_that_dolt_made_a_server_may_have_the_knowledge(world):
+    dolt.require()
+    world.hub.git("update-ref", "-d", DATA)
+    bob = world.join("bob")
+    pin = bob.top / ".dolt-version"
+    pin.write_text(json.dumps(json.loads(pin.read_text()) | {"dolt_commit": "v" * 32}))
+    asked = "git config vmrag.dolt.server HOST:PORT && vmrag clone"
+    assert asked in refused(bob, "query", "certificates")["hint"]
+    bob.git("config", "vmrag.dolt.server", "127.0.0.1:9")
+    assert asked not in refused(bob, "query", "certificates")["hint"]
 
 
 def test_as_long_as_one_of_several_remotes_has_not_answered_nobody_knows(world):

@@ -235,6 +235,16 @@ def test_status_names_what_is_not_committed_and_what_is_stored_beside(project):
     assert "sources adopt" not in project.vmrag("status", code=None).out
 
 
+def test_at_a_commit_without_pin_and_settings_nobody_is_told_to_remove_what_others_store(project):
+    project.git("rm", "-q", ".dolt-version", ".vmrag.yaml")
+    project.git("commit", "-q", "-m", "as before anything was set up")
+    for command in ("query install", "sources", "status"):
+        done = project.vmrag(*command.split(), code=None)
+        said = done.out + done.err
+        assert "stored documents of the same files" in said or "Stored, too, and not asked" in said
+        assert "sources adopt" not in said
+
+
 def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
     said = project.vmrag("query", "install the program")

@@ -65,7 +65,7 @@ reads or writes documents compares, too, and follows first ([without hooks](with
 |---|---|---|---|
 {settings}
 
-In `.vmrag.yaml`, where they count after [`vmrag trust`](configuration.md#what-counts-from-a-clone), by `git config vmrag.hooks.sync off`, or by `VMRAG_HOOKS_SYNC=off` ([all ways](configuration.md)). `VMRAG=0` in the environment switches
+In `.vmrag.yaml`, where they count after [`vmrag trust`](configuration.md#what-counts-from-a-clone), by `git config vmrag.hooks.on-dirty block` (with `-` for `_`), or by `VMRAG_HOOKS_ON_DIRTY=block` ([all ways](configuration.md)). `VMRAG=0` in the environment switches
 the hooks off for one command: `VMRAG=0 git rebase main`. The merge driver is no hook, and goes on merging.
 
 ## What you see

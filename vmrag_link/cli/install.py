@@ -165,7 +165,7 @@ def _hooks(report: installer.UninstallReport) -> Iterator[str]:
 
 def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iterator[str]:
     parts = ["the merge driver"] if hooks.driver else []
-    parts += [plural(len(report.settings), "setting of git's configuration")] if report.settings else []
+    parts += [f"{plural(len(report.settings), 'setting')} of git's configuration"] if report.settings else []
     parts += ["what you agreed to"] if report.agreed else []
     parts += [f"the knowledge base and its indexes in {report.knowledge}"] if report.knowledge else []
     if parts:

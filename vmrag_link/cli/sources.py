@@ -66,7 +66,8 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
     yield from _left_out(report.left_out, most)
     if report.shadowed:
         yield f"Stored, too, and not asked: {first_of(report.shadowed, NAMED)}"
-        yield "hint: vmrag sources adopt"
+        if not report.proposed:
+            yield "hint: vmrag sources adopt"
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
         yield from _indented(report.proposal)

@@ -66,7 +66,7 @@ def _server(shared: SharingState) -> str:
     return f"{at}, {shared.state} ({shared.server})"
 
 
-def _sources(found: SourcesStatus) -> list[str]:
+def _sources(found: SourcesStatus, *, pinned: bool) -> list[str]:
     if found.problem:
         return [f"  sources    {found.problem}"]
     files = [f"{plural(each.files, 'file')} in {each.collection}" for each in found.collections]
@@ -82,7 +82,8 @@ def _sources(found: SourcesStatus) -> list[str]:
         lines.append(f"             not committed: {first_of(found.uncommitted, NAMED)}")
     if found.shadowed:
         documents = plural(len(found.shadowed), "stored document")
-        lines.append(f"             warning: {documents} of the same files, not asked. Next: vmrag sources adopt")
+        then = " Next: vmrag sources adopt" if pinned else ""
+        lines.append(f"             warning: {documents} of the same files, not asked.{then}")
     return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
 
 
@@ -119,7 +120,7 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
             f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}{more}"
         )
     if report.sources:
-        lines += _sources(report.sources)
+        lines += _sources(report.sources, pinned=report.state != "no_pin")
     if report.chroma and report.chroma.state != "off":
         lines.append(f"  chroma     {_chroma(report.chroma)}")
     if report.server:

@@ -46,7 +46,22 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
             f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
         )
     hint = f"{why.hint}; {then}"
+    if isinstance(why, RemoteEmpty) and _may_be_on_a_server(ws):
+        hint = f"If a Dolt server has it: git config vmrag.dolt.server HOST:PORT && vmrag clone. {hint}"
     return KnowledgeElsewhere(f"{said} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
+
+
+def _may_be_on_a_server(ws: WorkTree) -> bool:
+    """Whether Dolt made what is pinned, and no server of Dolt's is named here."""
+    data = plumbing.pin_bytes(ws.places)
+    try:
+        return (
+            data is not None
+            and written_by(pins.parse(data).dolt_commit) == "dolt"
+            and not ws.settings.config.dolt.server
+        )
+    except PinMalformed:
+        return False
 
 
 def unusable(ws: WorkTree, target: Target) -> VmragError:

@@ -139,7 +139,9 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
         said.append((INCOMPLETE, f"indexing: {found.indexed} % of the files answer; the next question goes on."))
     if found.shadowed:
         documents = f"{plural(len(found.shadowed), 'stored document')} of the same files"
-        said.append((SHADOWS, f"Left out, because sources answer: {documents}; to remove them: vmrag sources adopt"))
+        # At a commit without a pin they are those of other commits.
+        then = "; to remove them: vmrag sources adopt" if kb.in_sync else ""
+        said.append((SHADOWS, f"Left out, because sources answer: {documents}{then}"))
     return said
 
 
