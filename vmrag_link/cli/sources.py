@@ -66,8 +66,12 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
     yield from _left_out(report.left_out, most)
     if report.shadowed:
         yield f"Stored, too, and not asked: {first_of(report.shadowed, NAMED)}"
-        if not report.proposed:
-            yield "hint: vmrag sources adopt"
+    yield from _next(report)
+
+
+def _next(report: SourcesReport) -> Iterator[str]:
+    if report.shadowed and not report.proposed:  # else they are what other commits store
+        yield "hint: vmrag sources adopt"
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
         yield from _indented(report.proposal)
