@@ -233,6 +233,21 @@ def test_a_commit_of_the_page_alone_is_told_of_the_pin_that_it_leaves_out(projec
 
 
 @pytest.mark.hooks("on")
+def test_a_page_that_was_edited_and_imported_after_git_add_is_not_called_the_older_one(project):
+    project.write(SETUP, NEW)
+    project.git("add", SETUP)
+    project.write(SETUP, NEW + "\nTwice.\n")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", "uv")
+    told = said(project, "commit", "-qm", "uv")
+    hint = f"git commit --amend --no-edit -- {SETUP}"
+    assert told == f"vmrag: This commit has an earlier text of files that were imported: {SETUP}. ({hint})"
+    assert outdated(project, "HEAD") != []
+    assert said(project, *hint.split()[1:]) == ""
+    assert outdated(project, "HEAD") == []
+
+
+@pytest.mark.hooks("on")
 def test_git_push_warns_of_what_it_brings_and_of_nothing_else(project, tmp_path):
     project.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
     project.git("remote", "add", "origin", str(tmp_path / "hub.git"))

@@ -14,7 +14,7 @@ from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural, quo
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import revisions
-from vmrag_link.models import Record, Working
+from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.branches.commit import commit
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
@@ -226,19 +226,38 @@ def _stale(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:
     here = plumbing.pin_bytes(ws.places)
     imported = [each for each in found if each not in _older(ws, here, files)] if found and here != pin else []
     if not imported:
-        return stale_finding(ws, found)
+        return _older_or_newer(ws, pin, found)
     names = first_of([each.path for each in imported], _NAMED)
     message = f"This commit leaves out the {PIN_NAME} that goes with its files: {names}."
     return [CommitFinding("PIN_NOT_STAGED", message, f"git commit --amend --no-edit {PIN_NAME}", blocks=False)]
 
 
+def _older_or_newer(ws: Workspace, pin: bytes | None, found: Sequence[StaleDocument]) -> list[CommitFinding]:
+    """What was imported after the file was staged is not older, but newer than the commit."""
+    at = _documents_of(ws, pin) if found else None
+    older = stale.among(ws, at, [(each.collection, each.doc_id) for each in found]) if at else ()
+    newer = [each.path for each in found if each not in older]
+    if not newer:
+        return stale_finding(ws, found)
+    message = f"This commit has an earlier text of files that were imported: {first_of(newer, _NAMED)}."
+    hint = f"git commit --amend --no-edit -- {' '.join(map(quoted, newer))}"
+    return [CommitFinding("STALE_DOCUMENT", message, hint, blocks=False), *stale_finding(ws, older)]
+
+
 def _older(ws: Workspace, pin: bytes | None, files: Mapping[str, str]) -> tuple[StaleDocument, ...]:
+    at = _documents_of(ws, pin)
+    return stale.in_tree(ws, at, files, commit=plumbing.head(ws.places).commit) if at else ()
+
+
+def _documents_of(ws: Workspace, pin: bytes | None) -> At | None:
+    """Where the documents of a pin are, with the uncommitted ones on it; None where they are not
+    here.
+    """
     revision = _revision(ws, pin)
     if revision is None or not ws.engine.has_revision(revision):
-        return ()
+        return None
     branch = ws.target().kb_branch
-    at = Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
-    return stale.in_tree(ws, at, files, commit=plumbing.head(ws.places).commit)
+    return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
 
 
 def stale_finding(ws: Workspace, found: Sequence[StaleDocument]) -> list[CommitFinding]:
