@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -206,8 +207,12 @@ def _body(response: httpcore.Response, headers: dict[str, str], most: int) -> by
     return body
 
 
+_NUMBERED = re.compile(r"^\[Errno -?\d+\] ")
+"""How Python begins what the system says."""
+
+
 def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
-    reason = shortened(one_line(str(error) or type(error).__name__))
+    reason = shortened(one_line(_NUMBERED.sub("", str(error)) or type(error).__name__))
     hint = _AGAIN
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         reason = "its certificate is signed by nobody whom this machine trusts, or is another host's"
