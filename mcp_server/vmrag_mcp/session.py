@@ -31,7 +31,7 @@ from vmrag_mcp.results import ToolWarning
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
-    from vmrag_link.ops.documents.writing import Landed
+    from vmrag_link.ops.documents.writing import WriteResult
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
     from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
 
@@ -120,7 +120,7 @@ class Call:
         if why:
             self.warn("INDEX_PENDING", why)
 
-    def stored(self, done: Landed[R]) -> R:
+    def stored(self, done: WriteResult[R]) -> R:
         """The report of what was stored; a warning says why the index did not follow."""
         self.pending(done.pending)
         return done.report
@@ -156,7 +156,7 @@ class Call:
         """Where a collection of that name is: in the knowledge base, or on this machine alone."""
         from vmrag_link.ops.system import stores
 
-        return stores.holding(self.ws, collection)
+        return stores.store_of(self.ws, collection)
 
     def readable(self, collection: str) -> ReadableStore:
         """Where a collection of that name is read: there, or in the files that it is made of."""

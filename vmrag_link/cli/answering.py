@@ -128,7 +128,7 @@ def definitions(
     from vmrag_link.ops.index.symbols import symbols  # searches do not need it
     from vmrag_link.ops.system import stores
 
-    store = ws if at else stores.holding_all(ws, asked.collections or ())
+    store = ws if at else stores.store_of_all(ws, asked.collections or ())
     report = symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
     provenance.refuse_outdated(ws, report.notes, strict=strict)
     commit = report.kb.sources.commit if at and report.kb.sources else None

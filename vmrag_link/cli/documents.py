@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vmrag_link.ops.branches.restore import Restoration
     from vmrag_link.ops.documents.export import ExportReport
     from vmrag_link.ops.documents.remove import NamedRemoval
-    from vmrag_link.ops.documents.writing import Landed
+    from vmrag_link.ops.documents.writing import WriteResult
 
 
 UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
@@ -34,7 +34,7 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
     from vmrag_link.ops.system import stores
 
     with invocation.workspace() as ws:
-        store = stores.holding(ws, collection) if collection else ws
+        store = stores.store_of(ws, collection) if collection else ws
         report = listing.list_documents(store, collection)
         unnamed = not report.documents and store is ws and bool(offered(ws))
     lines = [
@@ -107,7 +107,7 @@ def remove(invocation: Invocation, *, names: tuple[str, ...], collection: str | 
     from vmrag_link.ops.system import stores
 
     with invocation.workspace() as ws:
-        store = stores.holding_all(ws, [collection or each.partition("/")[0] for each in names])
+        store = stores.store_of_all(ws, [collection or each.partition("/")[0] for each in names])
         done = invocation.ask(
             lambda confirmed: remove_named(store, names, within=collection, confirmed=confirmed, dry_run=dry_run),
             question="Remove them?",
@@ -138,7 +138,7 @@ def _headline(removed: NamedRemoval) -> str:
     return f"{enumerated(homes)}: {documents} removed"
 
 
-def _removal_lines(done: Landed[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
+def _removal_lines(done: WriteResult[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
     from vmrag_link.ops.history.document_names import command_of
 
     removed = done.report
@@ -190,7 +190,7 @@ def restore(
     return OK
 
 
-def _with_branch(done: Landed[Any]) -> dict[str, Any]:
+def _with_branch(done: WriteResult[Any]) -> dict[str, Any]:
     """The JSON of `rm` and `restore`. `branch` None: nothing was changed."""
     return {**to_builtins(done.report), "branch": done.branch, "pending": done.pending}
 

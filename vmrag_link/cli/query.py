@@ -190,7 +190,7 @@ def _changes(ws: Workspace, asked: Query, since: str, *, strict: bool) -> ShownA
 
 
 def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableStore:
-    return ws if at else stores.holding_all(ws, asked.collections or ())
+    return ws if at else stores.store_of_all(ws, asked.collections or ())
 
 
 def _passages_answer(

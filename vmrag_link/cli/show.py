@@ -38,7 +38,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     for a command, unless standard output is a file.
     """
     with invocation.workspace() as ws:
-        store = stores.holding(ws, shown.partition("/")[0]) if shown else ws
+        store = stores.store_of(ws, shown.partition("/")[0]) if shown else ws
         found = listing.show_stored(store, shown) if shown and store is not ws else listing.show(ws, shown)
         if isinstance(found, ShowReport):
             if form:

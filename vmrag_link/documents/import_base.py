@@ -250,7 +250,7 @@ class Origin(Record, frozen=True, omit_defaults=True):
 
 
 def origin_of(document: Document | DocumentHeader) -> Origin | None:
-    """None for a document that was not made of bytes, or of which nobody knows that any more."""
+    """None for a document that was not made of bytes, or whose origin is not recorded any more."""
     return _parse(_values(document).get(KEY))
 
 

@@ -106,7 +106,8 @@ def table_implied(collection: str) -> Table | None:
 
 
 def document(table: Table, row: Sequence[Any]) -> Document:
-    """A row in the order of `Table.columns`, of whose values the types were looked at.
+    """The document of a row, whose values stand in the order of `Table.columns` and have been
+    checked for their types.
 
     Raises `msgspec.DecodeError` where its metadata is no JSON object.
     """

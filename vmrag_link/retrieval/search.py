@@ -103,10 +103,10 @@ class Searcher:
                 self._query_vectors.prepare(self._held[name], asked)
 
     def nearest(self, query: Query, *, per_document: int = 0) -> list[Near]:
-        """As `search` by vectors, ranked again by exact cosines, with so many chunks of a document
-        (0: any number).
+        """Search by vectors, and rank the hits again by exact cosines: at most `per_document` chunks
+        of each document; 0: any number.
 
-        Raises the same.
+        Raises as `search`.
         """
         with self._damage_errors():
             hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document)

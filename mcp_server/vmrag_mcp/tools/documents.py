@@ -18,7 +18,7 @@ from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import Removal, remove
 from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.index import similar
 from vmrag_link.ops.index.packed_answer import PackRequest
 from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
@@ -329,7 +329,9 @@ def chroma_add_documents(
     )
 
 
-def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> tuple[list[str], Landed[PutCounts]]:
+def added(
+    call: Call, name: str, new: Sequence[New], *, follow: bool = True
+) -> tuple[list[str], WriteResult[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
     stores.require_versioned(call.ws, name, [each.doc_id for each in new if each.doc_id])
     documents = new_documents(new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from vmrag_link.models import Record
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
@@ -38,14 +38,14 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
 
 
-def stored_report(call: Call, done: Landed[R]) -> R:
+def stored_report(call: Call, done: WriteResult[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
     if not done.versioned:
         call.stands(standing(call.ws.local))
     return call.stored(done)
 
 
-def kept_answer(call: Call, done: Landed[Report], said: str) -> ToolAnswer[Report]:
+def kept_answer(call: Call, done: WriteResult[Report], said: str) -> ToolAnswer[Report]:
     """The answer about a thought, a chat or evidence that was stored. `said` begins its message,
     whose end is what becomes of that.
     """

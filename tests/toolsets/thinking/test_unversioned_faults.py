@@ -79,7 +79,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project
     [
         ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.create_branch = die", 0),
         ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.write = die", 0),
-        ("from vmrag_link.ops.documents.writing import Landed as m; m.__new__ = die", 1),
+        ("from vmrag_link.ops.documents.writing import WriteResult as m; m.__new__ = die", 1),
     ],
     ids=["before the branch is made", "before anything is stored", "before it is acknowledged"],
 )

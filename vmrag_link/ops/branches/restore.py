@@ -15,7 +15,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, Working
 from vmrag_link.ops.documents import leaving_out, remove, writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names, revparse
 from vmrag_link.ops.history.document_names import EVERYTHING, DocumentName, command_of
 from vmrag_link.ops.merge import merge_state
@@ -61,7 +61,7 @@ def restore(
     source: str | None = None,
     within: str | None = None,
     confirmed: bool = False,
-) -> Landed[Restoration]:
+) -> WriteResult[Restoration]:
     """Take what these names mean as `source` has it, by default as it was committed here.
 
     Names are those of `document_names.select`, of what is here or there; none mean everything. What
@@ -76,7 +76,7 @@ def restore(
 
 def _restored(
     ws: Workspace, names: Sequence[str], *, source: str | None, within: str | None, confirmed: bool
-) -> Landed[Restoration]:
+) -> WriteResult[Restoration]:
     everything = within is None and (not names or EVERYTHING in names)
     _give_up_invalid_rows(ws, None if everything else names, confirmed=confirmed)
     target = writing.writable(ws, index=False)

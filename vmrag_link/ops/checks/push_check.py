@@ -173,7 +173,7 @@ def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
 
 
 def _mirrors(ws: Workspace, push: Push) -> bool:
-    """Also known by the tracking refs that it pushes, which are nobody else's."""
+    """Whether this is `git push --mirror`, which alone pushes tracking refs."""
     told_to = push.mirror or remotes.is_mirror(ws.places, push.remote or "")
     return told_to or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
 

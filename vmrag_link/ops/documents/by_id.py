@@ -12,7 +12,7 @@ from vmrag_link.models import LIBRARY, At, Collection, Document, DocumentTable, 
 from vmrag_link.ops.documents import collections, named_files, writing
 from vmrag_link.ops.documents.collections import DOCUMENTS, source_read_only
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, with_sources
 from vmrag_link.workspace import ReadableStore, Workspace, twins
@@ -78,7 +78,7 @@ def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDo
     )
 
 
-def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocument]:
+def delete(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[DeletedDocument]:
     """Remove that document. Raises `SourceReadOnly` for one that is a file, as `_one`, and as
     `writing.write`.
     """

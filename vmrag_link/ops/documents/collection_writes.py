@@ -28,7 +28,7 @@ from vmrag_link.index.metadata import HNSW, HNSW_PREFIX
 from vmrag_link.models import At, Chunking, Collection, Distance, Record, canonical_json, json_from_user, metadata_of
 from vmrag_link.ops.documents import collections, remove, writing
 from vmrag_link.ops.documents.collections import empty, exact, find, require_plain
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.sync.adding import checked
 from vmrag_link.workspace import Workspace
 
@@ -73,7 +73,7 @@ def create(
     embedding_function: str = "",
     chunking: Mapping[str, Any] | None = None,
     get_or_create: bool = False,
-) -> Landed[Created]:
+) -> WriteResult[Created]:
     """Make an empty collection; its distance is l2 unless `hnsw:space` in its metadata is given.
 
     `embedding_function` and `chunking` are what the settings say unless they are given. Raises
@@ -101,7 +101,7 @@ def create(
 
 def modify(
     ws: Workspace, name: str, *, new_name: str | None = None, metadata: Mapping[str, Any] | None = None
-) -> Landed[Modified]:
+) -> WriteResult[Modified]:
     """Rename a collection, replace its metadata, or both.
 
     HNSW settings that the new metadata does not name stay recorded. A renamed collection's
@@ -147,7 +147,7 @@ def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Wr
     )
 
 
-def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
+def delete(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[Deleted]:
     """Remove a collection with its documents; what was never committed of it stays reachable.
 
     Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as

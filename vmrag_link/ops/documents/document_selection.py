@@ -143,10 +143,10 @@ def chunks_of(ws: ReadableStore, collection: Collection, document: Document) -> 
 
 
 class PageRequest(Record, frozen=True):
-    """Which part of what is selected makes a page, and what of each document. `limit` None: all.
+    """A page of a selection, and what it shows of each document. `limit` None: all of them.
 
-    `characters`: a page ends before its texts are longer than that together, or all that it shows
-    by `ALLOWANCE` more, unless it is one document's; None: they may be.
+    `characters`: the page ends before its texts are longer than that together, or all that it shows
+    is longer by `ALLOWANCE`; a page of one document may be. None: no limit.
     """
 
     limit: int | None = None

@@ -16,7 +16,7 @@ from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.writing import Landed
+    from vmrag_link.ops.documents.writing import WriteResult
 
 
 Kind = Literal["added", "modified", "removed"]
@@ -77,7 +77,7 @@ class ImportReport(Record, frozen=True):
     ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, done: Landed[PutCounts]) -> ImportReport:
+    def of(cls, done: WriteResult[PutCounts]) -> ImportReport:
         counts = done.report
         return cls(counts.collection, counts.created, counts.changes, counts.unchanged, (), done.branch, done.pending)
 

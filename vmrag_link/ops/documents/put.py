@@ -23,7 +23,7 @@ from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.workspace import Workspace
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
@@ -65,7 +65,7 @@ class PutRequest(Record, frozen=True):
     embed_first: bool = False
 
 
-def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
+def put(ws: Workspace, request: PutRequest) -> WriteResult[PutCounts]:
     """Store documents; those whose text, title and metadata are stored already are left alone.
 
     Raises `NameInvalid`, `CollectionMissing`, `UsageInvalid` for a library, `DocumentExists`,

@@ -15,7 +15,7 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, Working
 from vmrag_link.ops.documents import collections, leaving_out, writing
 from vmrag_link.ops.documents.document_selection import Selection, select
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName, command_of
 from vmrag_link.workspace import DocumentStore, Workspace
@@ -43,7 +43,7 @@ class NamedRemoval(Record, frozen=True, rename={"documents": "removed"}):
     kept: str
 
 
-def remove(ws: DocumentStore, name: str, selection: Selection) -> Landed[Removal]:
+def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Removal]:
     """Remove the documents that are selected; the id of a chunk means its document.
 
     Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, and as `writing.write`; then
@@ -66,7 +66,7 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> Landed[Removal
 
 def remove_named(
     ws: DocumentStore, names: Sequence[str], *, within: str | None, confirmed: bool, dry_run: bool = False
-) -> Landed[NamedRemoval]:
+) -> WriteResult[NamedRemoval]:
     """Remove the documents and collections that `document_names.select` finds for these names.
 
     The index is left to its next reader. What no revision holds of them stays reachable. `dry_run`

@@ -18,7 +18,7 @@ from vmrag_link.models import At, Collection, Document, Record, canonical_json, 
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
 from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history.document_names import no_document
 from vmrag_link.workspace import Workspace
 
@@ -44,7 +44,7 @@ class UpdateCounts(Record, frozen=True):
     vectors: dict[str, bytes]
 
 
-def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Landed[UpdateCounts]:
+def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """Change texts and metadata, in the order of `changes`.
 
     Embeddings are the index's of this machine alone, until it is built again. Raises

@@ -49,7 +49,7 @@ Plan = Callable[[At], Planned[R]]
 """Reads the documents at a place; may be asked more than once, and the last answer counts."""
 
 
-class Landed(NamedTuple, Generic[R]):
+class WriteResult(NamedTuple, Generic[R]):
     """The plan's report, and the KB branch that its rows landed on; None: there were none.
 
     `pending`: why the index did not follow; the rows are stored, and the next command catches up.
@@ -172,7 +172,7 @@ def write(
     *,
     follow: bool = True,
     alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
-) -> Landed[R]:
+) -> WriteResult[R]:
     """Store what `plan` makes of the documents at a place; durable on return.
 
     `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they
@@ -192,7 +192,7 @@ def write(
         stamp = ws.engine.stamp()
         planned = plan(place(target))
         if planned.rows is None:
-            return Landed(planned.report, None)
+            return WriteResult(planned.report, None)
         _refuse_sources(ws, place(target), planned.rows)
         name = branches.prepare(ws, target)
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
@@ -236,7 +236,9 @@ class _Change(NamedTuple, Generic[R]):
         return planned
 
 
-def _store_and_index(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[Draft, R], None]) -> Landed[R]:
+def _store_and_index(
+    ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[Draft, R], None]
+) -> WriteResult[R]:
     from vmrag_link.index.contents import chunks_held
 
     branch, revision = change.branch, change.revision
@@ -261,8 +263,8 @@ def _store_and_index(ws: Workspace, change: _Change[R], purpose: str, alter: Cal
         if planned is None:
             raise
         pending = f"The documents are stored, but the index could not follow yet: {error.sentence}"
-        return Landed(planned.report, branch, pending)
-    return Landed(report, branch, chunks=chunks)
+        return WriteResult(planned.report, branch, pending)
+    return WriteResult(report, branch, chunks=chunks)
 
 
 def _documents_alone(rows: Write | None) -> frozenset[tuple[str, str]] | None:
@@ -276,15 +278,15 @@ def _documents_alone(rows: Write | None) -> frozenset[tuple[str, str]] | None:
     return frozenset((*(each.key for each in put), *rows.remove_documents)) if alone else None
 
 
-def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> Landed[R]:
+def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> WriteResult[R]:
     with ws.sync_context.working_copy(change.branch, change.revision).deferring():
         planned = change.store(ws, purpose)
-    return Landed(
+    return WriteResult(
         planned.report, change.branch, "The documents are stored, and the index follows when it is needed next."
     )
 
 
-def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> Landed[R]:
+def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
     engine = store.engine
     stamp = engine.stamp()
     planned = plan(local_store.AT)
@@ -293,7 +295,7 @@ def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> Landed[R]:
             if engine.stamp() != stamp:  # as in `_Change.store`
                 planned = plan(local_store.AT)
             engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
-    return Landed(planned.report, None, versioned=False)
+    return WriteResult(planned.report, None, versioned=False)
 
 
 def local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def found(
 ) -> Founded:
     """Start a knowledge base, with another program's Chroma `store` as first commit, and pin it.
 
-    `url` becomes the remote of the settings, and is not contacted; `allow` raises for one that may
-    not be named, and nobody has agreed to it by this. Where the repository's history pins a
+    `url` becomes the remote of the settings; it is not contacted, and naming it here is no
+    agreement to it. `allow` raises for a URL that may not be named. Where the repository's history pins a
     knowledge base, that is fetched instead. Raises `AlreadyInitialized`, `RemoteInvalid`,
     `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
     """

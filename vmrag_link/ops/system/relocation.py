@@ -12,7 +12,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import plural
 from vmrag_link.models import SYSTEM, At, Collection, Document, Record, Working
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import move_for_reading
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import CODEBASE, PRIVATE, Put
@@ -24,9 +24,9 @@ class SetupReport(Record, frozen=True):
     existing: list[str]
 
 
-def setup_collections(ws: Workspace) -> Landed[SetupReport]:
+def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
     """Make those that are not there, each where it is kept. Raises as `writing.write`."""
-    store = stores.for_tools(ws)
+    store = stores.store_for_tools(ws)
     if store is ws:
         return _made(ws, stores.SYSTEM_COLLECTIONS)
     here, there = _made(store, stores.PRIVATE), _made(ws, (stores.CODEBASE,))
@@ -34,7 +34,7 @@ def setup_collections(ws: Workspace) -> Landed[SetupReport]:
     return there._replace(report=both)
 
 
-def _made(store: DocumentStore, names: Sequence[str]) -> Landed[SetupReport]:
+def _made(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport]:
     def plan(at: At) -> Planned[SetupReport]:
         chunking = {stores.CODEBASE: stores.ordinary_chunking(store)}
         found = [stores.find_or_new(store, at, name, chunking=chunking.get(name, stores.WHOLE)) for name in names]
@@ -96,13 +96,13 @@ def told(ws: Workspace, *, committed: bool) -> str:
     return f"{what} are part of the knowledge base, though system.versioned is false; to keep them here: {COMMAND}"
 
 
-def move(ws: Workspace) -> Landed[MoveReport]:
+def move(ws: Workspace) -> WriteResult[MoveReport]:
     """Move them: stored there first, and removed here then, so that a kill leaves them in both.
 
     The history of the knowledge base keeps what was committed. Raises as `writing.write`.
     """
     from vmrag_link.ops.documents import writing
-    from vmrag_link.ops.documents.writing import Landed
+    from vmrag_link.ops.documents.writing import WriteResult
 
     move_for_reading(ws)
     versioned = ws.config.system.versioned
@@ -110,7 +110,7 @@ def move(ws: Workspace) -> Landed[MoveReport]:
     target: DocumentStore = ws if versioned else ws.local
     read = [] if at is None else _read(source, at)
     if not any(each.documents for each in read):
-        return Landed(MoveReport(versioned, {}, {}), None, versioned=versioned)
+        return WriteResult(MoveReport(versioned, {}, {}), None, versioned=versioned)
     stored = writing.write(target, lambda place: _plan_storing(target, place, read), "move system collections")
     kept = stored.report
     moved = [_Read(each, {i: row for i, row in rows.items() if i not in kept[each.name]}) for each, rows in read]
@@ -121,7 +121,7 @@ def move(ws: Workspace) -> Landed[MoveReport]:
         {name: len(ids) for name, ids in kept.items() if ids},
     )
     branch, pending = stored.branch or removed.branch, stored.pending or removed.pending
-    return Landed(report, branch, pending, versioned=versioned)
+    return WriteResult(report, branch, pending, versioned=versioned)
 
 
 def _source(ws: Workspace) -> tuple[DocumentStore, At | None]:

@@ -133,7 +133,7 @@ PRIVATE = tuple(each for each in SYSTEM_COLLECTIONS if each != CODEBASE)
 """The collections that the setting is about. Others are where those of their name are."""
 
 
-def for_tools(ws: Workspace, *names: str) -> DocumentStore:
+def store_for_tools(ws: Workspace, *names: str) -> DocumentStore:
     """Where the tools of `thinking` and `learning` read and write the collections of these names.
 
     Raises `NotInitialized`, `SourceReadOnly`, and `UsageInvalid` for one that is in the knowledge
@@ -158,7 +158,7 @@ def for_tools(ws: Workspace, *names: str) -> DocumentStore:
     return ws.local
 
 
-def holding(ws: Workspace, name: str) -> DocumentStore:
+def store_of(ws: Workspace, name: str) -> DocumentStore:
     """Where a collection is that somebody names."""
     if ws.config.system.versioned:
         return ws
@@ -168,9 +168,9 @@ def holding(ws: Workspace, name: str) -> DocumentStore:
 
 def readable(ws: Workspace, name: str) -> ReadableStore:
     """Where a collection is read that somebody names: in files of the tree, if it is made of them,
-    else as `holding`.
+    else as `store_of`.
     """
-    return ws.files if made_of_files(ws, name) else holding(ws, name)
+    return ws.files if made_of_files(ws, name) else store_of(ws, name)
 
 
 def made_of_files(ws: Workspace, name: str) -> bool:
@@ -180,12 +180,12 @@ def made_of_files(ws: Workspace, name: str) -> bool:
     return bool(names) and {name, *names}.isdisjoint(ws.stored_collections())
 
 
-def holding_all(ws: Workspace, names: Sequence[str]) -> DocumentStore:
-    """As `holding`, for those that one command names; the knowledge base if there are none.
+def store_of_all(ws: Workspace, names: Sequence[str]) -> DocumentStore:
+    """As `store_of`, for those that one command names; the knowledge base if there are none.
 
     Raises `UsageInvalid` for some of here and some of there.
     """
-    found = {name: holding(ws, name) for name in names}
+    found = {name: store_of(ws, name) for name in names}
     if len(here := [name for name, store in found.items() if store is not ws]) in (0, len(found)):
         return ws.local if here else ws
     raise UsageInvalid(
@@ -219,7 +219,7 @@ def require_versioned(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None
     machine alone: from the knowledge base it would be pushed.
     """
     require_stored(ws, name, ids)
-    if holding(ws, name) is not ws:
+    if store_of(ws, name) is not ws:
         raise UsageInvalid(
             f"Collection {name!r} stays on this machine (system.versioned is false), and only the tools for thoughts, "
             "chats and evidence write it.",

@@ -25,7 +25,7 @@ from vmrag_link.git.listing import Repositories, refuse_ignored
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.toolsets.compounding import documents, folder, project
@@ -191,7 +191,7 @@ def _new(ws: Workspace, found: DocsProject) -> Collection:
     return collections.empty(found.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
-def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> Landed[IndexedFile]:
+def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> WriteResult[IndexedFile]:
     """Read one file again and mirror it, whatever is known of it.
 
     Raises `AccessDenied` for one that git ignores, `FileFailed`, one of `documents.REFUSALS`, and

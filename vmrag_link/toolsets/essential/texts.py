@@ -84,7 +84,7 @@ def _find(ws: Workspace, name: str, ref: str) -> Text:
     full = f"{ref}:{name}" if ref else name
     if file := known.find_file(ws, full):
         return _of_file(ws, file)
-    store = stores.holding(ws, name.partition("/")[0])
+    store = stores.store_of(ws, name.partition("/")[0])
     if store is not ws:
         shown = listing.show_stored(store, name)
         return Text(f"{shown.collection}/{shown.doc_id}", shown.content, 0, standing(store))

@@ -18,7 +18,7 @@ from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentExists, UsageInvalid, quoted
 from vmrag_link.models import ISSUES, At, Document, Project, Record, canonical_json, metadata_of
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
 from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogType, NewMetadata, Updated, stated
 from vmrag_link.workspace import Workspace
@@ -55,7 +55,7 @@ class LogChange(Record, frozen=True):
     metadata: NewMetadata = None
 
 
-def add(ws: Workspace, new: NewLog) -> Landed[Document]:
+def add(ws: Workspace, new: NewLog) -> WriteResult[Document]:
     """Store a log; its project and its collection are made if they are not there.
 
     Raises `DocumentExists` where the project has a log of that issue and type, `UsageInvalid`,
@@ -74,7 +74,7 @@ def add(ws: Workspace, new: NewLog) -> Landed[Document]:
     return writing.write(ws, plan, f"log issue {new.project_id}#{new.issue_number}")
 
 
-def update(ws: Workspace, log_id: str, change: LogChange) -> Landed[Updated]:
+def update(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated]:
     """Change a log. One that is like that already is left alone.
 
     Raises `DocumentMissing`, `DocumentExists` for a type that another log of the issue has, and as

@@ -12,7 +12,7 @@ from vmrag_link.engines import logical
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import KNOWLEDGE, At, Document, Record
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
 from vmrag_link.toolsets.knowledge.records import NewMetadata, Updated, stated
 from vmrag_link.workspace import Workspace
@@ -45,7 +45,7 @@ class DocChange(Record, frozen=True):
     metadata: NewMetadata = None
 
 
-def add(ws: Workspace, new: NewDoc) -> Landed[Document]:
+def add(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
     """Store a document; the tool's collection is made if it is not there.
 
     One title may be there for two versions of a tool. Raises `UsageInvalid`, `CollectionExists`,
@@ -58,7 +58,7 @@ def add(ws: Workspace, new: NewDoc) -> Landed[Document]:
     return writing.write(ws, lambda at: Planned(rows.write_of(ws, at, row), row), f"write about {new.tool_name}")
 
 
-def update(ws: Workspace, doc_id: str, change: DocChange) -> Landed[Updated]:
+def update(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated]:
     """Change a document; with another tool it moves to that one's collection.
 
     One that is like that already is left alone. Raises `DocumentMissing`, and as `add`.

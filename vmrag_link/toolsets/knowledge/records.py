@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from vmrag_link.engines.logical import METADATA_KEYS
 from vmrag_link.models import Document, Record, metadata_of
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 
 LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
 LOG_TYPES: tuple[str, ...] = get_args(LogType)
@@ -123,21 +123,21 @@ def excerpt(document: Document) -> str:
     return document.content[:EXCERPT]
 
 
-def added_log(done: Landed[Document]) -> AddedLog:
+def added_log(done: WriteResult[Document]) -> AddedLog:
     row = done.report
     return AddedLog(row.doc_id, row.content_hash, row.collection, done.chunks)
 
 
-def added_doc(done: Landed[Document]) -> AddedDoc:
+def added_doc(done: WriteResult[Document]) -> AddedDoc:
     row = done.report
     return AddedDoc(row.doc_id, row.content_hash, row.collection, done.chunks)
 
 
-def updated_log(done: Landed[Updated]) -> UpdatedLog:
+def updated_log(done: WriteResult[Updated]) -> UpdatedLog:
     return UpdatedLog(**log_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
 
 
-def updated_doc(done: Landed[Updated]) -> UpdatedDoc:
+def updated_doc(done: WriteResult[Updated]) -> UpdatedDoc:
     return UpdatedDoc(**doc_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sized
 from typing import Annotated, Any, TypeVar
 
 from vmrag_link.errors import plural
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records
 from vmrag_link.toolsets.knowledge import search as searching
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
@@ -125,7 +125,7 @@ def search_all(call: Call, *, query: str, limit: Hits = 5) -> ToolAnswer[EitherH
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 
-def _landed(call: Call, done: Landed[R]) -> Landed[R]:
+def _landed(call: Call, done: WriteResult[R]) -> WriteResult[R]:
     call.pending(done.pending)
     return done
 

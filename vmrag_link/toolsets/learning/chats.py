@@ -24,7 +24,7 @@ from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import Put, entry, with_metadata
 from vmrag_link.settings import agreed, first_of
@@ -104,7 +104,7 @@ def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
         ) from None
 
 
-def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
+def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
     """Store a chat, and its id with the chunks of the files that it changed; all or nothing.
 
     What stays on this machine names the chunks, and they do not name it: they are pushed.
@@ -119,7 +119,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
     ]
     changed = list(dict.fromkeys(each.file_path for each in changes))
 
-    store = stores.for_tools(ws, request.collection_name)
+    store = stores.store_for_tools(ws, request.collection_name)
     apart = None if store is ws else stores.knowledge_at(ws)
 
     def plan(at: At) -> Planned[ChatReport]:

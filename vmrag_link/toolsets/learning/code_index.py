@@ -21,7 +21,7 @@ from vmrag_link.git import listing
 from vmrag_link.models import At, ChangeCounts, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import entry
 from vmrag_link.paths import PIN_NAME
@@ -45,7 +45,7 @@ class CodeIndexReport(Record, frozen=True):
     skipped: list[Skipped]
 
 
-def index_code(ws: Workspace, request: CodeIndexRequest) -> Landed[CodeIndexReport]:
+def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeIndexReport]:
     """Store the files that git tracks at or below the paths, and remove the documents of those that
     it tracks no more.
 

@@ -31,7 +31,7 @@ from vmrag_link.toolsets.learning.quality_checks import Metric
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.named_files import NamedFile
-    from vmrag_link.ops.documents.writing import Landed
+    from vmrag_link.ops.documents.writing import WriteResult
 
 _FILE = click.Path(path_type=Path)
 _SHARE = click.FloatRange(0, 1)
@@ -295,7 +295,7 @@ for each in (setup, promote, log_error, log_test_results, log_quality_check, val
     command.add_command(each)
 
 
-def _emit(invocation: Invocation, done: Landed[Any], lines: Iterable[str]) -> None:
+def _emit(invocation: Invocation, done: WriteResult[Any], lines: Iterable[str]) -> None:
     warned = [f"warning: {done.pending}"] if done.pending else []
     here = [] if done.versioned else ["This stays on this machine: system.versioned is false."]
     invocation.emit(done.report, [*lines, *warned, *here, *([NEXT_COMMIT] if done.branch else [])])

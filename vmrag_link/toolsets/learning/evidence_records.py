@@ -22,7 +22,7 @@ from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.models import SYSTEM, At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import EVIDENCE, TEST_RESULTS, entry
 from vmrag_link.workspace import DocumentStore, Workspace
@@ -135,13 +135,15 @@ def record(collection: str, doc_id: str, text: str, kind: str, found: Evidence, 
     )
 
 
-def write_down(ws: Workspace, name: str, rows: Callable[[str], list[Document]], report: R, purpose: str) -> Landed[R]:
+def write_down(
+    ws: Workspace, name: str, rows: Callable[[str], list[Document]], report: R, purpose: str
+) -> WriteResult[R]:
     """Store the rows that `rows` makes for the collection of this name, which is made if it is not
     there.
 
     Raises as `stores.find_or_new`, `stores.prepared`, `writing.write`.
     """
-    store = stores.for_tools(ws, name)
+    store = stores.store_for_tools(ws, name)
 
     def plan(at: At) -> Planned[R]:
         collection, new = stores.find_or_new(store, at, name)

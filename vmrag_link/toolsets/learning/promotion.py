@@ -11,7 +11,7 @@ from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooL
 from vmrag_link.models import LEARNINGS, At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import entry, with_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
@@ -56,7 +56,7 @@ class PromotionReport(Record, frozen=True):
     source_chat_updated: bool
 
 
-def promote(ws: Workspace, request: PromotionRequest) -> Landed[PromotionReport]:
+def promote(ws: Workspace, request: PromotionRequest) -> WriteResult[PromotionReport]:
     """Store a learning, and note in its chat that it was promoted; both or neither.
 
     Evidence precedes a score that is given. Raises `ValidationMissing`, `ValidationTooLow`,
@@ -65,7 +65,7 @@ def promote(ws: Workspace, request: PromotionRequest) -> Landed[PromotionReport]
     """
     doc_id = evidence.new_id()
 
-    store = stores.for_tools(ws, request.collection_name, request.chat_collection_name)
+    store = stores.store_for_tools(ws, request.collection_name, request.chat_collection_name)
 
     def plan(at: At) -> Planned[PromotionReport]:
         validation = _validation(store, at, request)

@@ -13,7 +13,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, Record, json_from_user
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
@@ -200,7 +200,7 @@ class QualityReport(Record, frozen=True):
     score: float
 
 
-def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityReport]:
+def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[QualityReport]:
     """Store a check, whether anything got better or not.
 
     Raises `UsageInvalid` for what is no output of the tool, as `files.read` and

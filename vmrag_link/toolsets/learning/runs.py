@@ -19,7 +19,7 @@ from vmrag_link.git import history, plumbing
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
@@ -174,7 +174,7 @@ class RunReport(Record, frozen=True):
     evidence_id: str
 
 
-def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
+def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunReport]:
     """Store a run, and each test that failed before and passes now.
 
     Raises `UsageInvalid` for what is no JUnit XML, as `files.read` and

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, file_name, split
@@ -46,7 +46,7 @@ class ErrorReport(Record, frozen=True):
     affected_files: list[str]
 
 
-def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
+def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
     """Store an error.
 
     Raises as `evidence_records.write_down`.

@@ -18,7 +18,7 @@ from vmrag_link.models import At, Record, canonical_json, json_from_user, json_t
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.paths import read_regular, write_atomically
 from vmrag_link.toolsets.learning import evidence_records as evidence
@@ -90,7 +90,7 @@ class ValidationReport(Record, frozen=True):
     output_file: str | None
 
 
-def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[ValidationReport]:
+def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[ValidationReport]:
     """Score evidence, and store that as evidence that a learning can be promoted with.
 
     Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, as `files.read`,
@@ -106,7 +106,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[Valid
     doc_id = evidence.new_id()
     output = str(request.output) if request.output else None
 
-    store = stores.for_tools(ws)
+    store = stores.store_for_tools(ws)
 
     def plan(at: At) -> Planned[ValidationReport]:
         whole = evidence.together([*evidence.look_up(store, at, ids).values(), of_file])

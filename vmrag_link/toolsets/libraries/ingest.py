@@ -36,7 +36,7 @@ from vmrag_link.models import (
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.named_files import Source
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.workspace import Workspace
 
 DEFAULT = "default"
@@ -128,7 +128,7 @@ def ingest(
     *,
     metadata: Mapping[str, Any] | None = None,
     refused: dict[str, VmragError] | None = None,
-) -> Landed[list[Ingested]]:
+) -> WriteResult[list[Ingested]]:
     """Store the sources in a library, which is made if it is not there; all of them or none.
 
     A source whose bytes are stored already is skipped, and nothing of it is written. One that

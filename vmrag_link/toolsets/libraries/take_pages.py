@@ -105,7 +105,7 @@ class TakenPage(Record, frozen=True):
 
 
 class TakenPages(Record, frozen=True):
-    """In the order of the URLs. `branch`, `pending`: as of what is `Landed`."""
+    """In the order of the URLs. `branch`, `pending`: as of what is `WriteResult`."""
 
     pages: list[TakenPage]
     branch: str | None = None

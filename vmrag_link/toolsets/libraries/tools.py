@@ -15,7 +15,7 @@ from vmrag_link.ops.documents.collections import TABLES, require
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.named_files import Source
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.index.index_status import held_now
@@ -44,7 +44,7 @@ from vmrag_mcp.session import Call
 
 def file(
     ws: Workspace, name: str, path: str, *, agreed: Collection[str] = (), metadata: Mapping[str, Any] | None = None
-) -> Landed[Ingested]:
+) -> WriteResult[Ingested]:
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
     Raises `AccessDenied` for one that git ignores, `SourceReadOnly` for one that is a document of
@@ -61,7 +61,7 @@ def file(
 
 def page(
     ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
-) -> Landed[Ingested]:
+) -> WriteResult[Ingested]:
     """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
     stored. `admit`: as of `pages`.
 
@@ -74,10 +74,10 @@ def page(
     return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
 
 
-def _one(ws: Workspace, name: str, source: Source, metadata: Mapping[str, Any] | None) -> Landed[Ingested]:
+def _one(ws: Workspace, name: str, source: Source, metadata: Mapping[str, Any] | None) -> WriteResult[Ingested]:
     with converting(ws) as convert:
         done = ingest(ws, name, [source], convert, metadata=metadata)
-    return Landed(done.report[0], done.branch, done.pending, done.chunks)
+    return WriteResult(done.report[0], done.branch, done.pending, done.chunks)
 
 
 class IngestResult(ToolResult, frozen=True):
@@ -132,7 +132,7 @@ def _admitted(call: Call) -> pages.Admit:
     return admit
 
 
-def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:
+def _ingested(call: Call, done: WriteResult[Ingested]) -> IngestResult:
     call.pending(done.pending)
     document = done.report.document
     source = named_files.shown_source(call.ws, document)

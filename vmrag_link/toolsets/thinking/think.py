@@ -16,7 +16,7 @@ from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import At, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import THOUGHTS, entry
 from vmrag_link.workspace import DocumentStore, Workspace
@@ -157,7 +157,7 @@ class ThoughtReport(Record, frozen=True):
     replaced: bool
 
 
-def think(ws: Workspace, new: NewThought) -> Landed[ThoughtReport]:
+def think(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     """Store a thought. The same one again changes nothing; another one replaces it.
 
     Raises `UsageInvalid` for a place that cannot be, `JsonInvalid` for what cannot be stored of
@@ -173,7 +173,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[ThoughtReport]:
             parameter="session_id",
         )
 
-    store = stores.for_tools(ws)
+    store = stores.store_for_tools(ws)
 
     def plan(at: At) -> Planned[ThoughtReport]:
         collection, made = stores.find_or_new(store, at, stores.THOUGHTS)

@@ -133,7 +133,7 @@ class SessionThoughts(Record, frozen=True):
 
 def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> tuple[SessionThoughts, Standing]:
     """The thoughts of a session, trunk by number and then each branch; none of an unknown one."""
-    store = stores.for_tools(ws)
+    store = stores.store_for_tools(ws)
 
     def read() -> tuple[SessionThoughts, Standing]:
         here = standing(store)
@@ -154,7 +154,7 @@ def similar_thoughts(
     where: list[Mapping[str, Any]] = [{"thought_number": {"$gte": 1}}]
     where += [{"session_id": session}] if session else []
     where += [] if branches else [{"branch_id": ""}]
-    store = stores.for_tools(ws)
+    store = stores.store_for_tools(ws)
 
     def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, Standing]:
         least = _threshold(ws, searcher, threshold)
@@ -188,7 +188,7 @@ def similar_sessions(
 
     A session's vector is the mean of its thoughts'. Raises as `Searcher.nearest_groups`.
     """
-    store = stores.for_tools(ws)
+    store = stores.store_for_tools(ws)
 
     def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, Standing]:
         least = _threshold(ws, searcher, threshold)
