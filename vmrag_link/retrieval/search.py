@@ -103,8 +103,8 @@ class Searcher:
                 self._query_vectors.prepare(self._held[name], asked)
 
     def nearest(self, query: Query, *, per_document: int = 0) -> list[Near]:
-        """Search by vectors, and rank the hits again by exact cosines: at most `per_document` chunks
-        of each document; 0: any number.
+        """Search by vectors, and rank the hits again by exact cosines: of each document at
+        most `per_document` chunks; 0: any number.
 
         Raises as `search`.
         """

@@ -98,9 +98,9 @@ def found(
     """Start a knowledge base, with another program's Chroma `store` as first commit, and pin it.
 
     `url` becomes the remote of the settings; it is not contacted, and naming it here is no
-    agreement to it. `allow` raises for a URL that may not be named. Where the repository's history pins a
-    knowledge base, that is fetched instead. Raises `AlreadyInitialized`, `RemoteInvalid`,
-    `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
+    agreement to it. `allow` raises for a URL that may not be named. Where the repository's
+    history pins a knowledge base, that is fetched instead. Raises `AlreadyInitialized`,
+    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
