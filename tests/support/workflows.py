@@ -205,7 +205,8 @@ class _Job:
             names = ("actions/cache/restore", "actions/cache/save", "actions/setup-python")
             others = {name: self._program(name) for name in names}
         others["actions/upload-artifact"] = github._upload
-        runner = Runner(self.temp, github.workspace, self.environ, others, token=TOKEN)
+        forks = github.forks and not github.programs
+        runner = Runner(self.temp, github.workspace, self.environ, others, token=TOKEN, forks=forks)
         self.ran.ours = done = runner.run(ACTION, **inputs)
         print(done.log)
         self.paths[:0] = done.paths
