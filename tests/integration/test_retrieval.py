@@ -205,6 +205,28 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     assert "owl" in answers.popitem()[1]
 
 
+def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
+    documents = [
+        doc("tls", "keys of TLS rotate", metadata={"n": 1}),
+        doc("ssh", "keys of SSH rotate", metadata={"n": 2}),
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection()])).path
+    asked = [
+        (Query("keys", where=where, where_document=text), there)
+        for where, text, there in (
+            (None, {"$contains": "TLS"}, {"tls"}),
+            (None, {"$contains": "SSH"}, {"ssh"}),
+            ({"n": 1}, None, {"tls"}),
+            ({"n": 2}, None, {"ssh"}),
+            ({"n": 2}, {"$contains": "TLS"}, set()),
+            (None, None, {"tls", "ssh"}),
+        )
+    ]
+    with contextlib.closing(Searcher(path, kb.model_for)) as searcher:
+        for query, there in asked:
+            assert {hit.doc_id for hit in searcher.search(query)} == there
+
+
 # -- how many chunks of one document ---------------------------------------------------------------
 
 
