@@ -266,6 +266,17 @@ def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
         assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_neither_does_one_where_no_tie_brings_more_chunks_than_were_looked_for(kb, mode):
+    long = doc("long", " ".join(f"owl fox night {' '.join(WORDS[3 : 3 + n % 17])}" for n in range(400)))
+    others = [doc(f"d{n}", f"owl {'stone ' * (30 + n)}") for n in range(4)]
+    path = kb.index(kb.commit(long, *others, collections=[collection(chunking=SMALL)])).path
+    scores = [hit.score for hit in kb.search(path, "owl fox night", k=1000, mode=mode)]
+    deep = next(n for n in range(100, len(scores)) if scores[n - 1] > scores[n])
+    found = kb.search(path, "owl fox night", k=deep, mode=mode, ranking=Ranking(per_document=1))
+    assert {hit.doc_id for hit in found} == {"long", "d0", "d1", "d2", "d3"}
+
+
 # -- several collections ---------------------------------------------------------------------------
 
 
