@@ -149,6 +149,20 @@ def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(projec
     assert len(found) < 110
 
 
+# -- what counts at once
+
+
+def test_that_a_file_is_not_generated_counts_as_soon_as_attributes_say_it(project):
+    commit(project, "made", **{"docs/made.md": "<!-- Code generated, DO NOT EDIT -->\n# Made\n\nA quokka.\n"})
+    assert project.ask("query", "quokka", "--mode", "keyword")["results"] == []
+    commit(project, "by hand", **{".gitattributes": "docs/made.md linguist-generated=false\n"})
+    assert [each["doc_id"] for each in project.ask("query", "quokka", "--mode", "keyword")["results"]] == [
+        "docs/made.md"
+    ]
+    commit(project, "generated, after all", **{".gitattributes": None})
+    assert project.ask("query", "quokka", "--mode", "keyword")["results"] == []
+
+
 # -- where an answer comes from
 
 
