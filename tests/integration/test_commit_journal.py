@@ -241,6 +241,23 @@ def test_a_commit_is_not_finished_in_the_middle_of_a_merge(noted, tmp_path):
     assert noted.pinned != before
 
 
+FAILURES = {
+    "Ctrl-C": "raise KeyboardInterrupt",
+    "a disk that is full for a moment": "raise OSError(28, 'No space left on device')",
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_an_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    fails = f"def fails(*_, **__): {FAILURES[failure]}\nimport vmrag_link.ops.pins.pinning as m; m.write_pin = fails"
+    assert driven(noted, fails, "commit", "-m", "note").code != 0
+    assert noted.pinned == before
+    assert "Finished an interrupted commit" in noted.vmrag("query", "zebra").err
+    finished(noted, tmp_path / "scratch", before)
+
+
 LOCKED = (
     "from pathlib import Path\nfrom vmrag_link.git import plumbing as m\nstage = m.stage\n"
     "def then(*a, **k):\n    Path('.git/index.lock').touch()\n    return stage(*a, **k)\nm.stage = then"

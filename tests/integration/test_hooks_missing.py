@@ -236,6 +236,17 @@ def test_nothing_found_is_remembered_until_a_tracking_branch_moves(world: World,
     assert sentence.endswith("Next: vmrag push")
 
 
+def test_what_was_found_is_said_again_though_no_tracking_branch_moves(world: World) -> None:
+    ada = world.ada
+    ada.write_document("install.md", "without its knowledge")
+    ada.git("push", "-q", "--no-verify", "origin", "main")
+    settled(ada)
+    [sentence] = said(ada)
+    assert said(ada) == [sentence]
+    ada.vmrag("push")
+    assert said(ada) == []
+
+
 def settled(project: Project) -> None:
     """The tracking branches moved a while ago."""
     files = [Path(folder) for folder, _, _ in os.walk(project.top / ".git" / "refs" / "remotes")]

@@ -212,6 +212,8 @@ def test_pages_together_are_the_collection(tools):
         assert page["total_matching"] == 11
         assert all(each.keys() == {"id"} for each in page["documents"])
         seen += [each["id"] for each in page["documents"]]
+        assert ("more with offset=" in page["message"]) is page["has_more"]
+        assert not page["has_more"] or page["message"].endswith(f"more with offset={len(seen)}.")
         offset, more = len(seen), page["has_more"]
     assert seen == ["a", "b", "c", *(f"d{number}" for number in range(8))]
     assert tools("chroma_get_documents", **NOTES, offset=50)["documents"] == []

@@ -175,6 +175,21 @@ def test_it_goes_back_until_something_new_is_committed(world: World) -> None:
     assert engine_of(ada) == "dolt"
 
 
+@pytest.mark.parametrize("staged", [False, True])
+def test_what_is_not_staged_of_the_settings_is_not_staged_by_it(world: World, staged: bool) -> None:
+    ada = world.ada
+    own = (ada.top / ".vmrag.yaml").read_text() + "# not done yet\n"
+    ada.write(".vmrag.yaml", own)
+    if staged:
+        ada.git("add", ".vmrag.yaml")
+    changed = ada.ask("migrate", "--to", "dolt")["changed"]
+    assert changed["written"] == [".vmrag.yaml", ".dolt-version"]
+    assert changed["unstaged"] == ([] if staged else [".vmrag.yaml"])
+    assert ("# not done yet" in ada.git("show", ":.vmrag.yaml")) is staged
+    assert "# not done yet" in (ada.top / ".vmrag.yaml").read_text()
+    assert 'engine: "dolt"' in (ada.top / ".vmrag.yaml").read_text()
+
+
 def test_there_and_back_keeps_what_was_committed_between(world: World) -> None:
     ada = world.ada
     first = ada.git("rev-parse", "HEAD").strip()

@@ -205,6 +205,28 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     assert "owl" in answers.popitem()[1]
 
 
+def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
+    documents = [
+        doc("tls", "keys of TLS rotate", metadata={"n": 1}),
+        doc("ssh", "keys of SSH rotate", metadata={"n": 2}),
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection()])).path
+    asked = [
+        (Query("keys", where=where, where_document=text), there)
+        for where, text, there in (
+            (None, {"$contains": "TLS"}, {"tls"}),
+            (None, {"$contains": "SSH"}, {"ssh"}),
+            ({"n": 1}, None, {"tls"}),
+            ({"n": 2}, None, {"ssh"}),
+            ({"n": 2}, {"$contains": "TLS"}, set()),
+            (None, None, {"tls", "ssh"}),
+        )
+    ]
+    with contextlib.closing(Searcher(path, kb.model_for)) as searcher:
+        for query, there in asked:
+            assert {hit.doc_id for hit in searcher.search(query)} == there
+
+
 # -- how many chunks of one document ---------------------------------------------------------------
 
 
@@ -242,6 +264,17 @@ def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
         found = kb.search(path, "owl fox night", k=5, mode=mode, ranking=Ranking(per_document=1))
         assert [hit.doc_id for hit in found] == ["long", "d0", "d1", "d2", "d3"]
         assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_neither_does_one_where_no_tie_brings_more_chunks_than_were_looked_for(kb, mode):
+    long = doc("long", " ".join(f"owl fox night {' '.join(WORDS[3 : 3 + n % 17])}" for n in range(400)))
+    others = [doc(f"d{n}", f"owl {'stone ' * (30 + n)}") for n in range(4)]
+    path = kb.index(kb.commit(long, *others, collections=[collection(chunking=SMALL)])).path
+    scores = [hit.score for hit in kb.search(path, "owl fox night", k=1000, mode=mode)]
+    deep = next(n for n in range(100, len(scores)) if scores[n - 1] > scores[n])
+    found = kb.search(path, "owl fox night", k=deep, mode=mode, ranking=Ranking(per_document=1))
+    assert {hit.doc_id for hit in found} == {"long", "d0", "d1", "d2", "d3"}
 
 
 # -- several collections ---------------------------------------------------------------------------

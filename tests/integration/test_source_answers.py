@@ -149,6 +149,27 @@ def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(projec
     assert len(found) < 110
 
 
+def test_a_match_right_below_the_first_lines_of_code_is_shown(project):
+    shown = project.vmrag("query", "step_6", "-k", "1", "--collection", "code", "--mode", "keyword").out
+    assert shown.splitlines()[2:-1][0] == "   def far():", "the eighth line"
+    shown = project.vmrag("query", "step_7", "-k", "1", "--collection", "code", "--mode", "keyword").out
+    assert "       step_7 = 7" in shown.splitlines(), "the ninth"
+
+
+# -- what counts at once
+
+
+def test_that_a_file_is_not_generated_counts_as_soon_as_attributes_say_it(project):
+    commit(project, "made", **{"docs/made.md": "<!-- Code generated, DO NOT EDIT -->\n# Made\n\nA quokka.\n"})
+    assert project.ask("query", "quokka", "--mode", "keyword")["results"] == []
+    commit(project, "by hand", **{".gitattributes": "docs/made.md linguist-generated=false\n"})
+    assert [each["doc_id"] for each in project.ask("query", "quokka", "--mode", "keyword")["results"]] == [
+        "docs/made.md"
+    ]
+    commit(project, "generated, after all", **{".gitattributes": None})
+    assert project.ask("query", "quokka", "--mode", "keyword")["results"] == []
+
+
 # -- where an answer comes from
 
 

@@ -325,6 +325,15 @@ def test_a_service_that_was_agreed_to_is_shown(project):
     assert "may ask openai" in project.vmrag("trust").out
 
 
+def test_agreeing_to_settings_leaves_the_services_as_they_were(project):
+    project.vmrag("trust", "--service", "openai")
+    for number in (8, 9):
+        stated(project, f"embedding.model_path: /srv/{number}\n")
+        project.vmrag("trust", "--yes")
+        assert "may ask openai" in project.vmrag("trust").out
+        assert "openai" in project.vmrag("trust", "--list").out
+
+
 def test_a_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
     stated(project, "remote: file:///srv/kb\n")
     project.vmrag("remote", "--trust", "file:///srv/kb")

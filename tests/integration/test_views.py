@@ -162,6 +162,15 @@ def test_a_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revis
     assert kb.views.evict(bound=list, keep_bytes=0) == [spare, kb.views.path(revision)]
 
 
+def test_segments_that_spares_share_with_each_other_take_their_bytes_once(kb, revision):
+    removed = kb.index(kb.commit(remove=[("guide", "d3")]), base=revision).path
+    spares = {removed, kb.views.path(revision)}
+    assert segments_of(removed) == segments_of(kb.views.path(revision))
+    size = sum(segments_of(removed).values())
+    assert kb.views.spare(bound=[], keep_bytes=size) == []
+    assert {*kb.views.spare(bound=[], keep_bytes=size - 1)} == spares
+
+
 def test_a_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
     asked = []
 

@@ -1,10 +1,10 @@
-"""Which errors of a step are shown at the pin."""
+"""Which errors of a step are shown at the pin, and which findings fail it."""
 
 from __future__ import annotations
 
 import pytest
 
-from vmrag_action import failures
+from vmrag_action import failures, findings
 from vmrag_action.runner import Runner
 from vmrag_link import errors
 
@@ -39,3 +39,21 @@ def test_what_somebody_could_look_at_is_the_pins_and_all_else_is_not(error, titl
     assert f"title={title.replace(':', '%3A')}" in said
     assert ("file=.dolt-version" in said) == at_pin
     assert (failures.NOT_THE_PIN in said) == title.startswith(failures.ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "level", "failed"),
+    [
+        ("error", "error", True),
+        ("error", "information", False),
+        ("information", "information", True),
+        ("information", "error", True),
+        ("never", "error", False),
+    ],
+)
+def test_what_fails_a_step_is_what_the_input_names_and_all_that_is_worse(monkeypatch, capsys, fail_on, level, failed):
+    monkeypatch.setenv("INPUT_FAIL_ON", fail_on)
+    found = [findings.ActionFinding(level, "KNOWLEDGE_DROPPED", "0123456", "It drops some.", "vmrag merge")]
+    code = findings.report(Runner(), "Verify", found, "1 finding")
+    assert (code == errors.FAILED_CHECK) is failed
+    assert ("::error " in capsys.readouterr().out) is failed

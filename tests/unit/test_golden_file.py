@@ -189,6 +189,13 @@ def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_co
     assert all(each.wanted and each.got for each in missed)
 
 
+def test_a_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_is():
+    query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md", "handbook/c.md"), within=1)
+    answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate("cab")]
+    [missed] = misses(query, answer, 9, comparable=True)
+    assert missed.message == "handbook/c.md comes at number 1, and not within 1 of number 3"
+
+
 def test_what_changed_since_a_recording_is_named():
     before = Recording(version=1, mode="hybrid", k=3, vector_weight=0.4, document_weight=0.6, per_document=0)
     assert changed_since(before, NOW) == ["the ranking's version was 1 and is 2", "retrieval.k was 3 and is 5"]

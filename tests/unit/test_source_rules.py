@@ -83,6 +83,10 @@ def test_other_pathspecs_are_refused_with_a_reason(pathspec):
         (r"a/\*", "a/*", True),
         (r"a/\*", "a/b", False),
         ("**/x/**/y/*.c", "x/a/x/y/b.c", True),
+        ("a/**/b/**/*.c", "a/b/x.c", True),
+        ("a/**/b/**/*.c", "a/b/y/x.c", True),
+        ("a/**/b/**/*.c", "a/y/b/x.c", True),
+        ("a/**/b/**/*.c", "a/yb/x.c", False),
     ],
 )
 def test_patterns_match_as_those_of_git(pattern, path, matches):
