@@ -92,13 +92,13 @@ def test_an_exclusion_covers_every_name_of_what_it_excludes(excluded, gone):
 
 HELPERS = {
     "branches.branch_list.heads_by_name",
-    "commits.tables.table_of",
     "compounding.ask.find_file",
-    "compounding.search.shown_path",
     "compounding.documents.summary",
     "compounding.mirror.reconcile",
+    "compounding.search.shown_path",
     "documents.collection_writes.shown_metadata",
     "documents.collections.source_read_only",
+    "documents.collections.table_of",
     "documents.document_selection.chunks_of",
     "documents.listing.show_file",
     "documents.named_files.find",
@@ -106,7 +106,9 @@ HELPERS = {
     "essential.passages.definitions",
     "essential.passages.question",
     "essential.texts.here",
+    "follow.follow_pin.read_consistently",
     "follow.provenance.standing",
+    "follow.provenance.viewed",
     "history.diff.diff",
     "history.diff.renamed_collections",
     "history.diff.stored_texts",
@@ -116,7 +118,9 @@ HELPERS = {
     "history.log.made_between",
     "history.revparse.tool_branch_rev",
     "index.index_status.collection_id",
+    "index.index_status.held_now",
     "index.index_status.indexed",
+    "index.query.searching",
     "libraries.ingest.converting",
     "libraries.ingest.ingest",
     "merge.conflict_rows.open_merge",
@@ -124,6 +128,10 @@ HELPERS = {
     "status.kb_status.pin_status",
     "system.stores.require_stored",
     "system.stores.require_versioned",
+    "system.stores.store_for_tools",
+    "thinking.think.of_sessions",
+    "thinking.think.parse",
+    "thinking.think.settings",
 }
 """Functions of `ops` that several tools call on their way: none of them is what a tool is for."""
 

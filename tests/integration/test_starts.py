@@ -113,7 +113,7 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 BUDGETS = {
     "--version": Budget(11, 0),
     "status": Budget(164, 12, "yaml"),
-    "log": Budget(148, 10, "yaml"),
+    "log": Budget(150, 10, "yaml"),
     "query --mode keyword setup": Budget(169, 5, "yaml"),
     "query setup": Budget(172, 5, "numpy yaml"),
 }
@@ -131,7 +131,7 @@ def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(proj
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
-    require(load(project, "post-checkout", kind="hook"), Budget(106, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(115, 2, "yaml"))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(113, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(117, 2, "yaml"))
     assert project.pinned == project.status()["index"]["revision"]

@@ -246,8 +246,7 @@ def list_held(
         ]
         found.sort(key=lambda each: each[1])
         found.sort(key=lambda each: each[0], reverse=True)
-        page = [key for _, key in found[offset : offset + limit]]
-        rows = (ws.engine.document(at, *key) for key in page)
+        rows = (ws.engine.document(at, *key) for _, key in found[offset : offset + limit])
         listed = [_listed(ws, each, chunks.get(each.key, 0)) for each in rows if each]
         return DocumentList(listed, len(listed), len(found))
 
