@@ -35,7 +35,7 @@ class Outside:
         self.programs = home / "programs"
         self._log = home / "started"
         self._seen: list[str] = []
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[socket.socket, str] = {}
         for each in (self.folder, self.programs):
             each.mkdir(parents=True)
         for name in PROGRAMS:
@@ -56,6 +56,11 @@ class Outside:
         """Connections, programs with their arguments, and files; of all that happened since the
         last call.
         """
+        for each, name in self._sockets.items():  # in turn: once ours is closed, all before it are noted
+            with socket.socket(each.family) as own:
+                own.connect(each.getsockname())
+                own.recv(1)
+            self._seen.remove(name)
         found, self._seen = self._seen, []
         if self._log.exists():
             found += self._log.read_text().splitlines()
@@ -83,7 +88,7 @@ class Outside:
                     self._seen.append(name)
                     connection.close()
 
-        self._sockets.append(listening)
+        self._sockets[listening] = name
         threading.Thread(target=serve, daemon=True).start()
 
 
