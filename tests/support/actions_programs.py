@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.actions_runner import ActionFailed, filled, pairs, shown
+from tests.support.actions_runner import ActionFailed, filled, logged, pairs, shown
 
 FOLDER = os.environ.get("VMRAG_TEST_ACTIONS", "")
 NAMES = ("checkout", "cache", "setup-python")
@@ -53,16 +52,9 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
         file.write_text("")
     told = {name: value for name, value in (os.environ | environ).items() if name not in NOT_OF_A_RUNNER}
     told |= {f"INPUT_{name.replace(' ', '_').upper()}": value for name, value in inputs.items()}
-    done = subprocess.run(
-        ["node", (folder / action["runs"]["main"]).resolve()],
-        cwd=environ["GITHUB_WORKSPACE"],
-        env=told | {name: str(file) for name, file in files.items()},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    program = (folder / action["runs"]["main"]).resolve()
+    told |= {name: str(file) for name, file in files.items()}
+    done = logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=told)
     print(done.stdout)
     if done.returncode:
         raise ActionFailed(done.stdout)

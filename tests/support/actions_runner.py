@@ -18,7 +18,7 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ OURS = re.compile(
     re.VERBOSE,
 )
 COMMAND = re.compile(r"^\s*::([a-z-]+)(?: (.*?))?::(.*)$", re.DOTALL)
+BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
+"""As `shell: bash` of a step."""
+
 NOT_INHERITED = ("GITHUB_", "INPUT_", "RUNNER_", "VMRAG")
 
 
@@ -184,16 +187,7 @@ class _Run:
         else:
             script = folder / "script.sh"
             script.write_text(definition["run"])
-            done = subprocess.run(
-                ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
-                cwd=self.runner.workspace,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-            )
+            done = logged([*BASH, script], folder=self.runner.workspace, environ=environ)
             code, step.log = done.returncode, done.stdout
         step.summary = files["STEP_SUMMARY"].read_text()
         step.outputs.update(pairs(files["OUTPUT"].read_text()))
@@ -263,6 +257,22 @@ class _Run:
 
     def _text(self, text: str) -> str:
         return filled(text, self.context, failed=self.failed)
+
+
+def logged(
+    command: Sequence[str | Path], *, folder: str | Path, environ: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """A program as a runner starts it: nobody types, and both streams are its log."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
 
 
 def _unescaped(text: str) -> str:

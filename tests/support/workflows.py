@@ -26,12 +26,14 @@ from tests.support import actions_programs, local_http, travel
 from tests.support.actions_programs import CacheApi, CacheHandler
 from tests.support.actions_runner import (
     ACTION,
+    BASH,
     NOT_INHERITED,
     CacheService,
     Finished,
     Runner,
     filled,
     installed,
+    logged,
     setup_python,
     wanted,
 )
@@ -243,16 +245,9 @@ class _Job:
         told = {name: filled(_text(value), self.context) for name, value in definition.get("env", {}).items()}
         variables = self.ran.ours.variables if self.ran.ours else {}
         path = os.pathsep.join([*self.paths, own["PATH"]])
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", DOWNLOADS.sub("", definition["run"])],
-            cwd=self.github.workspace,
-            env=own | self._of_runner | variables | {"PATH": path} | told,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        environ = own | self._of_runner | variables | {"PATH": path} | told
+        script = DOWNLOADS.sub("", definition["run"])
+        done = logged([*BASH, "-c", script], folder=self.github.workspace, environ=environ)
         print(done.stdout)
         self.ran.scripts.append(done)
 

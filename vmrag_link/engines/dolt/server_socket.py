@@ -41,7 +41,7 @@ _MOST_SHOWN = 500
 def error_of(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError:
     """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes.
 
-    `gone`: the session has ended by it.
+    `gone`: the session has ended.
     """
     lower = words.lower()
     if code == _LOGIN_DENIED:
