@@ -31,7 +31,8 @@ QUICK = {
     "workflows": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS],
     "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml", "action/action.yml"],
     "safety of both": ["zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", "."],
-    "size": ["python", "tests/size.py"],
+    "size and names": ["python", "tests/size.py"],
+    "English": ["python", "tests/english.py"],
 }
 FIRST = {"bytecode": ["pytest", "--collect-only", "-qqq"]}
 """In a clean checkout: otherwise each worker compiles what all of them import."""

@@ -1,7 +1,8 @@
-"""How big the program is: `python tests/size.py`, and with `--walks` through how many of its files
-one command goes.
+"""Size and names of the program: `python tests/size.py`.
 
-Lines of code are lines that hold a token, docstrings apart: comments and blanks are free.
+It prints the lines of code and the number of files, without a limit. Lines of code are lines with
+a token that are not docstrings. It counts names that do not tell what they name, and no count may
+rise (`tests/budgets.py`). `--walks` prints through how many files a command goes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,8 +19,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.budgets import ROOT, Place, check_budgets, list_tracked_files, wants_write
+
 PROGRAM = ("vmrag_link", "mcp_server", "hooks", "action")
+VAGUE = {"each", "found", "there", "done", "known", "wanted", "left", "here", "own", "asked", "told", "living"}
+"""Names that tell how a value came to be or is used, instead of what it is."""
+PUBLIC = ("vmrag_link/api.py", "vmrag_link/toolset.py", "vmrag_link/errors.py", "vmrag_link/pytest_plugin/")
+"""Modules whose names other programs use."""
 TOOLSETS = ROOT / "vmrag_link" / "toolsets"
 VMRAG = Path(sys.executable).with_name("vmrag")
 
@@ -122,8 +130,73 @@ def walks(folder: Path) -> Iterator[tuple[str, int]]:
     yield walk("verify", "vmrag", "verify", "topic")
 
 
-if __name__ == "__main__":
+def list_names() -> Iterator[Place]:
+    """Yield each vague name, each function of one word, and each command in a module of another
+    name.
+    """
+    trees = {file: ast.parse((ROOT / file).read_bytes()) for file in list_tracked_files() if file.endswith(".py")}
+    program = {file: tree for file, tree in trees.items() if file.startswith(PROGRAM)}
+    protocol = {name for tree in program.values() for name in list_protocol_methods(tree)}
+    for file, tree in trees.items():
+        folder = file.split("/")[0]
+        for line, name in list_bindings(tree):
+            if name in VAGUE:
+                yield Place(folder, "vague names", file, line, name)
+        if file in program and not file.startswith(PUBLIC):
+            for line, name in list_functions(tree, exempt=protocol):
+                if "_" not in name.strip("_"):
+                    yield Place(folder, "one-word functions", file, line, name)
+    yield from list_misplaced_commands()
+
+
+def list_bindings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of each assignment, parameter, loop variable and pattern."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+
+
+def list_functions(tree: ast.AST, *, exempt: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of each function, except special methods, methods with a name in `exempt`,
+    properties (they are values) and click commands.
+    """
+    methods = {id(item) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for item in node.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
+            decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+            is_exempt = id(node) in methods and node.name in exempt
+            if not is_exempt and not re.search(r"property|command|\.setter|override|\btool\b", decorators):
+                yield node.lineno, node.name
+
+
+def list_protocol_methods(tree: ast.AST) -> Iterator[str]:
+    """Yield the methods that a protocol or an abstract class declares."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and {"Protocol", "ABC"} & {
+            ast.unparse(base).split("[")[0].rpartition(".")[2] for base in node.bases
+        }:
+            yield from (item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def list_misplaced_commands() -> Iterator[Place]:
+    """Yield each command that is in a module of another name."""
+    from vmrag_link.cli.commands import MODULES
+
+    for name, module in MODULES.items():
+        if module.partition(".")[0].rstrip("_") != name:
+            yield Place("vmrag_link", "misplaced commands", "vmrag_link/cli/commands.py", 1, f"{name} is in {module}")
+
+
+def main() -> int:
     print(counted())
     if "--walks" in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as scratch:
             print("files whose functions run:", ", ".join(f"{name} {count}" for name, count in walks(Path(scratch))))
+    return 0 if check_budgets("names", list_names(), write=wants_write()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
