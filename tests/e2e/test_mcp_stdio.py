@@ -200,7 +200,7 @@ def test_sixteen_calls_in_flight_are_all_answered_and_at_the_end_of_input_the_id
         for number in reversed(numbers):
             assert server.answer(number)["result"]["structuredContent"]["total_count"] == 1
         server.popen.stdin.close()
-        assert server.gone(within=0.5) == 0
+        assert server.gone(within=2) == 0
 
 
 def test_a_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent):

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.support.pace import slack
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
 from vmrag_link.git import history, plumbing
@@ -151,7 +152,7 @@ def test_ten_thousand_commits_take_less_than_two_seconds(repo):
     repo.git("fast-import", "--quiet", stdin="".join(stream))
     start = time.perf_counter()
     assert len(pins(repo)) == 500
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 2 * slack()
 
 
 def test_new_pins_are_those_of_no_remote_for_as_many_tips_as_there_are(repo):

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.pace import slack
+
 PROGRAM = (sys.executable, "-m", "vmrag_link.cli.mcp")
 """As `vmrag-mcp`, which an editable installation may not have yet."""
 
@@ -109,7 +111,7 @@ class Process:
         """The exit code, of a process that has to be gone by then."""
         began = time.monotonic()
         code = self.popen.wait(PATIENCE)
-        assert time.monotonic() - began < within, self.errors.read_text()
+        assert time.monotonic() - began < within * slack(), self.errors.read_text()
         return code
 
     @property

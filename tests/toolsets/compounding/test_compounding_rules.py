@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.pace import slack
 from vmrag_link.conversion import front_matter
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import UsageInvalid
@@ -43,7 +44,7 @@ def test_patterns_are_those_of_other_tools(pattern: str, path: str, matches: boo
 def test_a_pattern_costs_little_whatever_it_is() -> None:
     started = time.perf_counter()
     assert not Patterns(("**/" * 60 + "*a" * 60,)).match("/".join(["a" * 100] * 60) + "b")
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 1 * slack()
 
 
 def test_a_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: p
     evil = {"properties": {"a": {"pattern": "^(a+)+$"}}}
     assert checked(evil, {"a": "a" * 50 + "!"}) == [f"a: '{'a' * 50}!' does not match '^(a+)+$'"]
     assert "cannot be applied" in checked({"patternProperties": {"^(a+)+$": {}}}, {"a": "x"})[0]
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 5 * slack()
 
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -172,7 +173,7 @@ def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], found: di
     """They took 2^40 steps, or ended in the library's own error."""
     started = time.perf_counter()
     assert said in checked(schema, found)[0]
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 10 * slack()
 
 
 @pytest.mark.parametrize(
