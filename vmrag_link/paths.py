@@ -23,6 +23,8 @@ PIN_READ_LIMIT = 8192
 CONFIG_NAME = ".vmrag.yaml"
 QUERIES_NAME = ".vmrag/queries.yaml"
 TREE = "tree"
+JJ_WORKSPACES = "vmrag/jj"
+"""Below the common directory: a git directory for each workspace of jj (`git.jj`)."""
 STALE_SECONDS = 600
 TEMPORARY_LENGTH = 50
 """Characters of a file's name that stand in the name of its successor while that is written."""
@@ -43,6 +45,12 @@ class Places(NamedTuple):
     common: Path
     code: Places | None = None
     hooks: Path | None = None
+
+    @property
+    def is_jj_workspace(self) -> bool:
+        """Whether the code's work tree is a workspace of jj in which git finds no repository."""
+        code = self.code or self
+        return code.git_dir.parent == code.common / JJ_WORKSPACES
 
     @property
     def pin(self) -> Path:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -301,3 +302,169 @@ def test_a_pin_that_an_undone_commit_leaves_behind_is_found(project):
     assert project.pinned != new
     assert new[:7] in project.vmrag("status", code=None).out
     assert "new.md" not in project.marks()
+
+
+# -- archives
+
+
+class Archive(NamedTuple):
+    """An unpacked folder with `.jj` and no `.git`. Programs that its store names write `mark`."""
+
+    project: Project
+    store: Path
+    mark: Path
+
+    def git(self, *arguments: str, stdin: str = "") -> str:
+        """Run git in the store as its maker does, and return its output."""
+        command = ["git", "-C", self.store, *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout.strip()
+
+    def programs_run(self) -> str:
+        return self.mark.read_text() if self.mark.exists() else ""
+
+
+def archive_of(project: Project, folder: Path) -> Archive:
+    top, mark = folder / "archive", folder / "programs-run"
+    store = top / ".jj/repo/store/git"
+    subprocess.run(["git", "clone", "-q", "--bare", project.top, store], check=True)
+    shutil.copytree(project.shared / "kb", store / "vmrag/kb")
+    (store.parent / "git_target").write_text("git")
+    for folder_name in ("op_store/operations", "op_store/views"):
+        (top / ".jj/repo" / folder_name).mkdir(parents=True)
+    (top / ".jj/working_copy").mkdir()
+    unpacked = Archive(Project(top), store, mark)
+    write_checkout(unpacked, project.git("rev-parse", "main"))
+    files = subprocess.run(["git", "-C", store, "archive", "main"], capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", top], input=files, check=True)
+    return unpacked
+
+
+def write_checkout(archive: Archive, commit: str) -> None:
+    """Write jj's own files so that they name a commit on top of this one."""
+    ours = archive.git("commit-tree", f"{commit}^{{tree}}", "-p", commit, "-m", "jj")
+    entry = field(1, b"default") + field(2, bytes.fromhex(ours))
+    (archive.project.top / ".jj/repo/op_store/views" / VIEW.hex()).write_bytes(field(8, entry))
+    (archive.project.top / ".jj/repo/op_store/operations" / OPERATION.hex()).write_bytes(field(1, VIEW))
+    (archive.project.top / ".jj/working_copy/checkout").write_bytes(field(2, OPERATION) + field(3, b"default"))
+
+
+def make_hostile(archive: Archive) -> None:
+    """Let the store name programs in each way that git knows."""
+    script = archive.store / "run"
+    script.write_text(f'#!/bin/sh\necho "$0 $*" >>{archive.mark}\nexit 1\n')
+    script.chmod(0o755)
+    for hook in ("post-index-change", "reference-transaction", "post-checkout", "pre-auto-gc", "fsmonitor-watchman"):
+        shutil.copy(script, archive.store / "hooks" / hook)
+    values = {
+        "core.fsmonitor": script,
+        "core.sshCommand": script,
+        "core.askPass": script,
+        "core.pager": script,
+        "core.gitProxy": script,
+        "core.alternateRefsCommand": script,
+        "credential.helper": script,
+        "diff.external": script,
+        "diff.evil.textconv": script,
+        "diff.evil.command": script,
+        "filter.evil.clean": script,
+        "filter.evil.smudge": script,
+        "filter.evil.process": script,
+        "filter.evil.required": "true",
+        "merge.evil.driver": script,
+        "gpg.program": script,
+        "log.showSignature": "true",
+        "uploadpack.packObjectsHook": script,
+        "protocol.allow": "always",
+        "protocol.ext.allow": "always",
+        "remote.origin.url": f"ext::{script} %S",
+        "remote.origin.promisor": "true",
+        "remote.origin.partialCloneFilter": "blob:none",
+        "extensions.partialClone": "origin",
+        "core.repositoryFormatVersion": "1",
+    }
+    for key, value in values.items():
+        archive.git("config", key, str(value))
+    (archive.store / "info").mkdir(exist_ok=True)
+    (archive.store / "info/attributes").write_text("* filter=evil diff=evil merge=evil\n")
+    (archive.project.top / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
+
+
+READING = (
+    "status", "list", "query rest", "query rest --at feature", "grep rest", "log", "diff", "diff main", "show handbook/faq.md",
+    "verify", "doctor", "links", "sources list", "fingerprint", "fingerprint --verify", "sync", "pin", "gc",
+)  # fmt: skip
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("command", READING)
+def test_archive_with_jj_store_runs_no_program(project, tmp_path, command):
+    archive = archive_of(project, tmp_path)
+    make_hostile(archive)
+    archive.project.vmrag(*command.split(), code=None)
+    assert archive.programs_run() == ""
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize("missing", ["main^{tree}", "main:.dolt-version"])
+def test_archive_with_jj_store_fetches_no_missing_object(project, tmp_path, missing, command):
+    archive = archive_of(project, tmp_path)
+    name = archive.git("rev-parse", missing)
+    unpack_objects(archive.store)
+    (archive.store / "objects" / name[:2] / name[2:]).unlink()
+    make_hostile(archive)
+    archive.project.vmrag(*command.split(), code=None)
+    assert archive.programs_run() == ""
+
+
+def test_archive_with_jj_store_runs_no_program_for_agents_and_resolve(project, tmp_path):
+    commit = half_merged(project)
+    archive = archive_of(project, tmp_path)
+    write_checkout(archive, commit)
+    archive.project.write(".dolt-version", "<<<<<<< conflict 1 of 1\n>>>>>>> conflict 1 of 1 ends\n")
+    make_hostile(archive)
+    assert archive.project.status()["state"] == "malformed"
+    Tools(archive.project.top).error("PIN_MALFORMED", "chroma_list_collections")
+    archive.project.vmrag("resolve")
+    assert archive.programs_run() == ""
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("url", ["ext::RUN %S", "ssh://localhost/repository"])
+@pytest.mark.parametrize("command", ["fetch", "pull", "push", "status", "query rest", "sync", "adopt main", "gc"])
+def test_archive_with_jj_store_contacts_no_remote(project, tmp_path, url, command):
+    archive = archive_of(project, tmp_path)
+    make_hostile(archive)
+    archive.git("config", "remote.origin.url", url.replace("RUN", str(archive.store / "run")))
+    pin = archive.project.top / ".dolt-version"
+    pin.write_text(pin.read_text().replace(project.pinned, "7" * len(project.pinned)))
+    done = archive.project.vmrag(*command.split(), code=None)
+    assert archive.programs_run() == ""
+    if command == "fetch":
+        assert "without .git" in done.err
+        assert "hint: jj git colocation enable" in done.err
+
+
+def test_archive_with_jj_store_answers(project, tmp_path):
+    archive = archive_of(project, tmp_path)
+    assert archive.project.marks() == project.marks()
+    make_hostile(archive)
+    assert archive.project.marks() == project.marks()
+
+
+def test_jj_store_respects_safe_bare_repository(project, tmp_path):
+    archive = archive_of(project, tmp_path)
+    project.git("config", "--global", "safe.bareRepository", "explicit")
+    error = archive.project.vmrag("list", "--json", code=2).error
+    assert error["code"] == "GIT_REPO_NOT_FOUND"
+    assert "safe.bareRepository" in error["message"]
+    assert "jj git colocation enable" in error["hint"]
+    assert not (archive.store / "vmrag/jj").exists()
+
+
+def unpack_objects(store: Path) -> None:
+    for pack in [*(store / "objects/pack").glob("*.pack")]:
+        content = pack.read_bytes()
+        for path in pack.parent.glob(f"{pack.stem}.*"):
+            path.unlink()
+        subprocess.run(["git", "-C", store, "unpack-objects", "-q"], input=content, check=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.git import configuration
-from vmrag_link.git.run import failure, git
+from vmrag_link.git.run import GUARDS, failure, git, guarded_environment
 from vmrag_link.paths import Places
 
 SECONDS = 120.0
@@ -30,13 +30,6 @@ subtree twice.
 
 MOST_BYTES = 400_000_000
 """Of one answer that lists something."""
-
-_OPTIONS = (
-    *("--no-optional-locks", "--no-replace-objects"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null"),  # `post-index-change` runs for an index of ours, too
-    *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false"),
-)
 
 _READ = 1 << 20
 
@@ -81,7 +74,7 @@ def look(
     try:
         done = git(
             places,
-            *_OPTIONS,
+            *GUARDS,
             *arguments,
             stdin=stdin,
             index_file=index_file,
@@ -113,7 +106,7 @@ def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file:
     environ = env.without(env.GIT_SCRUBBED) | _environment(places) | {"LC_ALL": "C"}
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
-    argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *_OPTIONS, *arguments]
+    argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
     with tempfile.TemporaryFile() as said:
         try:
             process = proc.piped(argv, cwd=places.top, env=environ, stderr=said)
@@ -174,24 +167,7 @@ def _all_of(process: proc.Started, most: int, *, keep: bool) -> tuple[bytes, str
 
 
 def _environment(places: Places) -> dict[str, str]:
-    """Variables, because a driver's name may hold what `-c` would misunderstand, such as `=`."""
-    return env.GIT_OFFLINE | env.git_settings(above=_without_filters(filter_drivers(places)))
-
-
-def filter_drivers(places: Places) -> list[str]:
-    """The names of those that are configured: `lfs`, `git-crypt`."""
-    keys = [key for key, _ in configuration.entries(places) if key.startswith("filter.")]
-    return [*dict.fromkeys(key.removeprefix("filter.").rpartition(".")[0] for key in keys)]
-
-
-def _without_filters(drivers: Iterable[str]) -> list[tuple[str, str]]:
-    """Settings that turn these filters off: for a file whose times tell nothing git would start its
-    `clean` filter, to compare it.
-
-    An empty command is none; a required one that is none would be an error.
-    """
-    values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-    return [(f"filter.{driver}.{name}", value) for driver in drivers for name, value in values]
+    return guarded_environment(key for key, _ in configuration.entries(places))
 
 
 def _too_long(what: str) -> LimitExceeded:

@@ -3,7 +3,9 @@
 jj is not run: it would take a snapshot of the folder. Its own files say which git repository is a
 workspace's, and which commit is checked out. They may be a stranger's. They are read only where git
 found nothing and the folder is this user's; names of objects are nothing but that, and git itself
-says whether the repository that they name may be used.
+decides whether the repository that they name may be used, by its owner and `safe.bareRepository`.
+Its hooks, filters and remotes may be a stranger's, too. So every git call in such a workspace is
+guarded as in `git.beside`: here, and in `git.run.git` for all other modules.
 
 git gets a directory for the workspace below ours, as it has one for each linked work tree: a HEAD,
 which as jj does it is the parent of the working copy's commit, and an index with what that commit
@@ -19,29 +21,30 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link.errors import GitRepositoryMissing, quoted
+from vmrag_link import env
+from vmrag_link.errors import GitFailed, GitRepositoryMissing, quoted
+from vmrag_link.git.beside import look
 from vmrag_link.git.refs import COMMIT_NAME
-from vmrag_link.git.run import git, git_in
-from vmrag_link.paths import PIN_NAME, Places, read_regular, write_atomically
+from vmrag_link.git.run import GUARDS, git_in
+from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, Places, read_regular, write_atomically
 from vmrag_link.permissions import make_folder
 
 _FOLDER = ".jj"
 _CONFLICT = ".jjconflict"
 _LONGEST_PATH = 4096
+_FATAL = 128
 _MOST = 16_000_000
 """Bytes of a file of jj's; a view names each bookmark and each head."""
 
 _STATED = "checkout"
 """In our directory: what jj's file of that name said when HEAD and index were made."""
 
+_BARE_REFUSED = "safe.bareRepository"
+_BARE_HINT = "jj git colocation enable   (in the workspace that has the repository: git finds its .git then)"
+
 _OPERATION, _NAME = 2, 3  # of Checkout, in jj's local_working_copy.proto
 _VIEW_OF_OPERATION, _COMMITS_OF_VIEW = 1, 8  # in its simple_op_store.proto
 _KEY, _VALUE = 1, 2
-
-
-def is_one(places: Places) -> bool:
-    """Whether a work tree is a workspace of jj in which git itself finds nothing."""
-    return places.git_dir.parent == _ours(places.common)
 
 
 def locate(start: Path) -> Places | None:
@@ -56,27 +59,25 @@ def locate(start: Path) -> Places | None:
     try:
         repo = _repository(top)
         common = _git_directory(repo)
-        own = _ours(common) / hashlib.sha256(os.fsencode(top)).hexdigest()[:16]
+        own = common / JJ_WORKSPACES / hashlib.sha256(os.fsencode(top)).hexdigest()[:16]
         places = Places(top, own, common)
         _bring(places, repo)
-    except (OSError, ValueError, LookupError) as why:
+    except (OSError, ValueError, LookupError, GitFailed) as why:
         raise GitRepositoryMissing(
             f"{top} is a workspace of jj whose git repository cannot be read ({why}).",
-            hint="jj git root   (then work in the folder of jj's that has a .git)",
+            hint=_BARE_HINT
+            if _BARE_REFUSED in str(why)
+            else "jj git root   (then work in the folder of jj's that has a .git)",
             path=str(top),
         ) from why
     return places
 
 
-def main_folder_hint(places: Places) -> str:
-    """Where documents can be written."""
+def main_folder_hint(places: Places, command: str) -> str:
+    """Return the command for the folder that has the `.git`."""
     if places.common.name == ".git":
-        return f"cd {quoted(places.common.parent)} && git switch -c NAME"
-    return "jj git colocation enable   (in the workspace that has the repository, then: git switch -c NAME)"
-
-
-def _ours(common: Path) -> Path:
-    return common / "vmrag" / "jj"
+        return f"cd {quoted(places.common.parent)} && {command}"
+    return f"jj git colocation enable   (in the workspace that has the repository, then: {command})"
 
 
 def _repository(top: Path) -> Path:
@@ -97,7 +98,8 @@ def _git_directory(repo: Path) -> Path:
     if not folder.is_dir():
         raise ValueError(f"{folder} is no directory")
     asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
-    done = git_in(folder, *asked)  # found by git, and not named to it: so it looks whose it is
+    # git finds it and is not told its name: so git checks its owner and `safe.bareRepository`.
+    done = git_in(folder, *GUARDS, *asked, extra=env.GIT_OFFLINE)
     lines = done.stdout.removesuffix(b"\n").split(b"\n")
     if done.returncode or len(lines) != 2:  # noqa: PLR2004  what was asked
         raise ValueError(done.failure)
@@ -114,12 +116,10 @@ def _bring(places: Places, repo: Path) -> None:
         if read_regular(own / _STATED, _LONGEST_PATH) == stated:
             return
     commit, by_common = _checked_out(repo, stated), places._replace(git_dir=places.common)
-    parent = git(by_common, "rev-parse", "--verify", "--quiet", f"{commit}^1").text.strip()
+    parent = _object_name(by_common, f"{commit}^1")
     make_folder(own)
     fresh = own / f"index-{os.getpid()}"
-    filled = git(by_common, "read-tree", commit, index_file=fresh)
-    if filled.returncode:
-        raise ValueError(filled.failure)
+    look(by_common, "read-tree", commit, index_file=fresh)
     _stage_conflict(by_common, commit, fresh)
     fresh.replace(own / "index")
     write_atomically(own / "commondir", b"../../..\n", durable=False)
@@ -130,11 +130,16 @@ def _bring(places: Places, repo: Path) -> None:
 def _stage_conflict(places: Places, commit: str, index: Path) -> None:
     """Stage the pin's versions, as jj itself does it where it shares a folder with git."""
     versions = [f"{commit}:{_CONFLICT}-{which}/{PIN_NAME}" for which in ("base-0", "side-0", "side-1")]
-    found = [git(places, "rev-parse", "--verify", "--quiet", each).text.strip() for each in versions]
-    if len({*found}) == len(found) and all(found):
+    blobs = [_object_name(places, version) for version in versions]
+    if len({*blobs}) == len(blobs) and all(blobs):
         gone = f"0 {'0' * len(commit)}\t{PIN_NAME}\n"
-        stages = "".join(f"100644 {blob} {number}\t{PIN_NAME}\n" for number, blob in enumerate(found, 1))
-        git(places, "update-index", "--index-info", stdin=(gone + stages).encode(), index_file=index)
+        stages = "".join(f"100644 {blob} {number}\t{PIN_NAME}\n" for number, blob in enumerate(blobs, 1))
+        look(places, "update-index", "--index-info", stdin=(gone + stages).encode(), index_file=index)
+
+
+def _object_name(places: Places, spec: str) -> str:
+    """Return the hash of an object, or an empty text if the repository does not have it."""
+    return look(places, "rev-parse", "--verify", "--quiet", spec, fine=(0, 1, _FATAL)).text.strip()
 
 
 def _checked_out(repo: Path, stated: bytes) -> str:

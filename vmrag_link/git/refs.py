@@ -16,7 +16,7 @@ from pathlib import Path
 from vmrag_link.errors import GitFailed
 from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
+from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 BRANCHES = "refs/heads/"
 COMMIT_NAME = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
@@ -278,8 +278,10 @@ def uncommitted_pins(places: Places) -> list[bytes]:
     trees; of a workspace of jj's (`jj`) what is staged.
     """
     found: dict[bytes, None] = {}
-    for folder in (*git_dirs(places), *(head.parent for head in places.common.glob("vmrag/jj/*/HEAD"))):
-        staged = demand(places._replace(git_dir=folder), "ls-files", "--stage", "-z", "--", PIN_NAME)
+    for folder in (*git_dirs(places), *(head.parent for head in places.common.glob(f"{JJ_WORKSPACES}/*/HEAD"))):
+        # In the repository of a jj workspace, the monitor of files may be a stranger's program.
+        asked = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--", PIN_NAME)
+        staged = demand(places._replace(git_dir=folder), *asked)
         for entry in filter(None, staged.stdout.split(b"\0")):
             found[demand(places, "cat-file", "blob", entry.split(b" ")[1].decode()).stdout[:PIN_READ_LIMIT]] = None
     for top in tops(places):

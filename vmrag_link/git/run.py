@@ -4,18 +4,27 @@ outright.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
-from vmrag_link.paths import Places
+from vmrag_link.paths import FileStamp, Places, file_stamps
 
 _HELD = re.compile(
     r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
 )
 """A file that another git command writes, or wrote when it was killed."""
+
+GUARDS = (
+    *("--no-optional-locks", "--no-replace-objects"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),  # `post-index-change` runs for an index of ours, too
+    *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false"),
+)
+"""Options of a git that starts no program that a repository names: with `guarded_environment`."""
 
 
 def git_in(
@@ -59,10 +68,36 @@ def git(
     extra: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> proc.Finished:
-    """Run git on this work tree, from its top, whatever the outcome."""
+    """Run git on this work tree, from its top, whatever the outcome.
+
+    git by itself would not use the repository of a jj workspace. So git starts no program there
+    that the repository names, and fetches nothing.
+    """
     # Named outright, because a work tree of core.worktree has no .git of its own.
-    where = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
-    return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file, extra=extra, timeout=timeout)
+    options = [f"--git-dir={places.git_dir}", f"--work-tree={places.top}"]
+    if places.is_jj_workspace:
+        options += GUARDS
+        extra = _guards_of_jj(places, file_stamps([places.common / "config"])) | dict(extra or {})
+    return git_in(places.top, *options, *arguments, stdin=stdin, index_file=index_file, extra=extra, timeout=timeout)
+
+
+@functools.lru_cache(maxsize=8)
+def _guards_of_jj(places: Places, _stamps: tuple[FileStamp | None, ...]) -> dict[str, str]:
+    asked = ("config", "--name-only", "--get-regexp", r"^filter\.")
+    return guarded_environment(git_in(places.top, f"--git-dir={places.common}", *asked).text.splitlines())
+
+
+def guarded_environment(keys: Iterable[str]) -> dict[str, str]:
+    """Return the variables that turn off fetches, and the filters that these keys configure: git
+    would start a `clean` filter to compare a file whose times tell nothing.
+
+    Variables, because a driver's name may hold what `-c` would misunderstand, such as `=`. An empty
+    command is none. A required filter without a command would be an error.
+    """
+    drivers = {key[len("filter.") :].rpartition(".")[0]: None for key in keys if key.startswith("filter.")}
+    values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+    filters = [(f"filter.{driver}.{name}", value) for driver in drivers for name, value in values]
+    return env.GIT_OFFLINE | env.git_settings(above=filters)
 
 
 def demand(

@@ -13,6 +13,7 @@ from vmrag_link import env, proc
 from vmrag_link.errors import (
     RemoteInvalid,
     RemoteMoved,
+    RemoteNotTrusted,
     RemoteUnreachable,
     quoted,
 )
@@ -210,6 +211,8 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | 
 def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
     if peer.where.startswith("-") or "::" in peer.where.partition("://")[0]:
         raise RemoteInvalid(f"{shown(peer.where)[:80]!r} is no remote.", hint="git remote -v")
+    if places.is_jj_workspace:
+        raise _jj_remote_refused(places.code or places, peer)
     patience = _PATIENT_SECONDS if peer.ask else credentials.SILENT_SECONDS
     options = [*_OPTIONS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
     if peer.schemes is not None:
@@ -229,3 +232,17 @@ def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = No
             hint=f"git ls-remote {quoted(where)}",
             remote=where,
         ) from error
+
+
+def _jj_remote_refused(code: Places, peer: Peer) -> RemoteNotTrusted:
+    """The repository names the remote's URL and the programs that reach it. git by itself would not
+    use that repository, which may have come in an archive.
+    """
+    from vmrag_link.git import jj
+
+    where = shown(peer.where)
+    return RemoteNotTrusted(
+        f"{where} was not contacted: {code.top} is a workspace of jj without .git.",
+        hint=jj.main_folder_hint(code, "vmrag fetch"),
+        remote=where,
+    )

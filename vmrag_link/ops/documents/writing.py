@@ -155,7 +155,9 @@ def refuse_in_between(ws: Workspace) -> None:
 
         raise GitBusy(
             "HEAD is detached: documents are written on a branch, and here is none.",
-            hint=jj.main_folder_hint(ws.places) if jj.is_one(ws.places) else "git switch -c NAME",
+            hint=jj.main_folder_hint(ws.places, "git switch -c NAME")
+            if ws.places.is_jj_workspace
+            else "git switch -c NAME",
             operation="detached",
         )
 
