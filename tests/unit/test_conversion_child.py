@@ -91,8 +91,10 @@ attempts = {
     "truncate": lambda: os.truncate(sys.argv[2] + "/kept", 0),
     "mode": lambda: os.chmod(sys.argv[2] + "/kept", 0),
     "time": lambda: os.utime(sys.argv[2] + "/kept", (1, 1)),
-    "large file": lambda: open("large", "wb").write(bytes(64 << 20)),
-    "own file": lambda: open("own", "w").write("x") and open("own").read(),
+    "file in its own folder": lambda: open("new", "w").write("x"),
+    "folder in its own folder": lambda: os.mkdir("new"),
+    "own file": lambda: open("mine").read(),
+    "removing its own file": lambda: os.remove("removable"),
     "module": lambda: __import__("html.parser"),
     "database": lambda: __import__("sqlite3"),
 }
@@ -115,14 +117,14 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
     outside.mkdir()
     own.mkdir()
     (outside / "kept").touch()
-    (own / "mine").touch()
+    for name in ("mine", "removable"):
+        (own / name).touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         argv = [sys.executable, "-P", "-c", _ATTEMPTS, str(listener.getsockname()[1]), str(outside)]
         found = json.loads(subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout)
     network, native = found.pop("network"), found.pop("native")
-    allowed = {"own file", "module"}
+    allowed = {"own file", "removing its own file", "module"}
     assert {name for name, outcome in found.items() if outcome == "done"} == allowed
-    assert found.pop("large file") == "OSError"
     assert found.pop("database") == "ImportError"
     assert {outcome for name, outcome in found.items() if name not in allowed} == {"PermissionError"}
     assert [each.name for each in outside.iterdir()] == ["kept"]
@@ -140,7 +142,15 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.opendir.restype = ctypes.c_void_p
 home, parent = sys.argv[1].encode(), os.getppid()
 limit = (ctypes.c_ulong * 2)(*resource.getrlimit(resource.RLIMIT_NOFILE))
-clone = 56 if os.uname().machine == "x86_64" else 220
+clone, sched_setattr, fallocate = (56, 314, 285) if os.uname().machine == "x86_64" else (220, 274, 47)
+segment = libc.shmget(0, 4096, 0o1600)
+libc.shmat.restype = ctypes.c_void_p
+libc.shmat(segment, None, 0)
+libc.shmctl(segment, 0, None)  # it ends with this process
+pipe, socket = os.pipe()[0], libc.socket(1, 1, 0)
+number = ctypes.c_int(parent)
+by_type = (ctypes.c_int * 2)(1, parent)
+cpus, plain, attributes = (ctypes.c_char * 128)(255), (ctypes.c_int * 1)(0), (ctypes.c_int * 12)(48)
 confine(ConversionLimits(), Path.cwd())
 
 def parent_of(child):
@@ -171,10 +181,34 @@ attempts = {
     "another numbering": lambda: libc.syscall(0x40000000 | 41, 2, 1, 0),
     "signal": lambda: libc.kill(parent, 0),
     "trace": lambda: libc.ptrace(0x4206, parent, 0, 0),
+    "signal of a descriptor": lambda: libc.fcntl(pipe, 10, 28),  # ignored, unlike SIGIO
+    "owner of a descriptor": lambda: libc.fcntl(pipe, 8, parent),
+    "owner by its type": lambda: libc.fcntl(pipe, 15, by_type),
+    "signals of a descriptor": lambda: libc.fcntl(pipe, 4, 0x2000),
+    "signals by a request": lambda: libc.ioctl(pipe, 0x5452, ctypes.byref(ctypes.c_int(1))),
+    "owner of a socket": lambda: libc.ioctl(socket, 0x8901, ctypes.byref(number)),
+    "group of a socket": lambda: libc.ioctl(socket, 0x8902, ctypes.byref(number)),
+    "lease": lambda: libc.fcntl(libc.open(b"mine", os.O_RDONLY), 1024, 0),
+    "watch": lambda: libc.fcntl(libc.open(b".", os.O_RDONLY), 1026, 4),
+    "processors of its parent": lambda: libc.sched_setaffinity(parent, 128, cpus),
+    "scheduling of its parent": lambda: libc.sched_setscheduler(parent, 0, plain),
+    "priority of its parent": lambda: libc.sched_setparam(parent, plain),
+    "attributes of its parent": lambda: libc.syscall(sched_setattr, parent, attributes, 0),
+    "nice value of its parent": lambda: libc.setpriority(0, parent, 0),
+    "locks of its parent": lambda: libc.syscall(274 if clone == 56 else 100, parent, by_type, by_type),
+    "shared memory": lambda: libc.shmctl(segment, 2, (ctypes.c_char * 256)()),
+    "room on the disk": lambda: libc.syscall(fallocate, libc.open(b"mine", os.O_RDWR), 1, 0, 4096),
+    "room for its complaints": lambda: libc.syscall(fallocate, 2, 1, 0, 4096),
+    "new file in its own folder": lambda: libc.open(b"new", os.O_CREAT | os.O_WRONLY, 0o600),
+    "file without a name": lambda: libc.open(b".", os.O_TMPFILE | os.O_WRONLY, 0o600),
+    "folder in its own folder": lambda: libc.mkdir(b"folder", 0o700),
+    "own file to write": lambda: libc.open(b"mine", os.O_WRONLY),
     "limit": lambda: libc.prlimit(parent, 7, ctypes.byref(limit), None),
     "namespace": lambda: libc.unshare(0x10000000),
     "privileges": lambda: -1 if libc.prctl(39, 0, 0, 0, 0) == 1 else 0,
-    "own file": lambda: libc.open(b"own", os.O_CREAT | os.O_RDWR, 0o600),
+    "own file": lambda: libc.open(b"mine", os.O_RDONLY),
+    "own descriptor": lambda: min(libc.fcntl(pipe, 1030, 0), libc.fcntl(pipe, 4, os.O_NONBLOCK), libc.ioctl(pipe, 0x5451)),
+    "own processors": lambda: libc.sched_setaffinity(0, 128, cpus),
     "own signal": lambda: libc.kill(os.getpid(), 0),
     "own limit": lambda: libc.prlimit(0, 7, None, ctypes.byref(limit)),
     "library": lambda: libc.open(os.__file__.encode(), os.O_RDONLY),
@@ -185,7 +219,7 @@ for name, attempt in attempts.items():
         print(name, flush=True)
 """
 
-_OWN = ["own file", "own signal", "own limit", "library"]
+_OWN = ["own file", "own descriptor", "own processors", "own signal", "own limit", "library"]
 
 LANDLOCK = pytest.mark.skipif(not kernel_rules.landlock_version(), reason="this kernel has no Landlock")
 SECCOMP = pytest.mark.skipif(not kernel_rules.takes_filter(), reason="this kernel takes no filter of system calls")
@@ -203,10 +237,13 @@ def natively_done(home: Path, without: str = "") -> list[str]:
     """What code in C can do after the confinement; `without`: the part of it that is left out."""
     own = home.parent / "own"
     own.mkdir()
+    (own / "mine").touch()
     module, _, name = without.rpartition(".")
     left_out = f"import vmrag_link.conversion.child.{module} as part\npart.{name} = lambda *_: False\n" if name else ""
     argv = [sys.executable, "-P", "-c", left_out + _NATIVE, str(home)]
-    return subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout.splitlines()
+    with (own / "stderr").open("wb") as complaints:
+        done = subprocess.run(argv, cwd=own, stdout=subprocess.PIPE, stderr=complaints, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 @LANDLOCK
@@ -230,8 +267,36 @@ def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
 def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
     done = natively_done(home, without="kernel_rules.restrict_files")
     files = {"read", "list", "write", "overwrite", "remove", "move", "link"}
-    assert {*done} - files - {"read of its parent"} == {*_OWN}
+    own_files = {"new file in its own folder", "file without a name", "folder in its own folder", "own file to write"}
+    assert {*done} - files - own_files - {"read of its parent"} == {*_OWN}
     assert files <= {*done}, "what is to show the filter shows Landlock"
+
+
+_FILLS = """
+import ctypes, os
+from pathlib import Path
+from vmrag_link.conversion.child.serving import confine
+from vmrag_link.conversion.limits import ConversionLimits
+libc = ctypes.CDLL(None, use_errno=True)
+libc.signal(25, ctypes.c_void_p(1))
+confine(ConversionLimits(), Path.cwd())
+data = bytes(1 << 20)
+for number in range(40):
+    libc.write(2, data, len(data))
+    file = libc.open(b"%d" % number, os.O_CREAT | os.O_WRONLY, 0o600)
+    libc.write(file, data, len(data))
+    libc.close(file)
+"""
+
+
+@LANDLOCK
+def test_child_writes_at_most_one_mebibyte_in_total(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    with (own / "stderr").open("wb") as complaints:
+        subprocess.run([sys.executable, "-P", "-c", _FILLS], cwd=own, stderr=complaints, check=True)
+    assert [each.name for each in own.iterdir()] == ["stderr"]
+    assert (own / "stderr").stat().st_size <= MIB
 
 
 @LINUX
@@ -255,6 +320,17 @@ def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: in
         "clone": kernel_rules._CLONE,
         "prlimit64": kernel_rules._PRLIMIT,
         "kill": kernel_rules._SIGNALS[0],
+        "tgkill": kernel_rules._SIGNALS[1],
+        "fcntl": kernel_rules._FCNTL,
+        "ioctl": kernel_rules._IOCTL,
+        "prctl": kernel_rules._PRCTL,
+        **dict(
+            zip(
+                ("sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr"),
+                kernel_rules._SCHEDULING,
+                strict=True,
+            )
+        ),
     }.items():
         named[name] = str(numbers[column - 1])
     assert named == {name: known.get(name, "-") for name in named}

@@ -30,9 +30,9 @@ _VERSION = 1
 _PATH_BENEATH = 1
 
 _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(1, 6))
-_MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 7, 1 << 8, 1 << 14
+_TRUNCATE = 1 << 14
 _READING = _READ_FILE | _READ_DIR
-_WRITING = _READING | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
+_REMOVING = _READING | _REMOVE_DIR | _REMOVE_FILE
 _OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
 
 _FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
@@ -52,11 +52,12 @@ def landlock_version() -> int:
     return max(0, _call(_CREATE_RULESET, None, 0, _VERSION))
 
 
-def restrict_files(readable: Iterable[str], writable: str) -> bool:
+def restrict_files(readable: Iterable[str], removable: str) -> bool:
     """For good, this thread and those that it starts; whether the kernel does it.
 
-    `no_new_privs` has to be set. Of `readable`, files and folders, some need not be there. Empty
-    folders beside `writable` can be removed: the process removes its own when it ends.
+    No file can be made or written. `no_new_privs` has to be set. Of `readable`, files and folders,
+    some need not be there. The process removes the folder `removable` when it ends. So empty
+    folders beside it can be removed, too.
     """
     abi = landlock_version()
     if not abi:
@@ -73,8 +74,8 @@ def restrict_files(readable: Iterable[str], writable: str) -> bool:
     try:
         for path in readable:
             _allow(ruleset, path, _READING & files)
-        _allow(ruleset, writable, _WRITING & files)
-        _allow(ruleset, str(Path(writable).parent), _REMOVE_DIR & files)
+        _allow(ruleset, removable, _REMOVING & files)
+        _allow(ruleset, str(Path(removable).parent), _REMOVE_DIR & files)
         return _call(_RESTRICT_SELF, ruleset, 0) == 0
     finally:
         os.close(ruleset)
@@ -104,11 +105,12 @@ _REFUSED = (
     "execve 59 221, execveat 322 281, fork 57 -, vfork 58 -",
     # What leads to other processes, on this machine and elsewhere.
     "socket 41 198, socketpair 53 199, connect 42 203, bind 49 200, listen 50 201, accept 43 202, accept4 288 242",
-    "shmget 29 194, shmat 30 196, msgget 68 186, semget 64 190, mq_open 240 180, mq_unlink 241 181",
+    "shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semtimedop 220 192, semctl 66 191",
+    "msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181",
     "keyctl 250 219, add_key 248 217, request_key 249 218",
-    # What changes or reads other processes; `kill`, `tgkill` and `prlimit64` are below.
+    # What changes or reads other processes; more of it is below.
     "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, tkill 200 130",
-    "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, setpriority 141 140, ioprio_set 251 30",
+    "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, setpriority 141 140, ioprio_set 251 30, get_robust_list 274 100",
     # Whoever ends a conversion ends its group of processes.
     "setpgid 109 154, setsid 112 157",
     "migrate_pages 256 238, move_pages 279 239",
@@ -116,6 +118,7 @@ _REFUSED = (
     "chmod 90 -, fchmod 91 52, fchmodat 268 53, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54",
     "utime 132 -, utimes 235 -, utimensat 280 88, futimesat 261 -, truncate 76 45",
     "setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16",
+    "fallocate 285 47",  # FALLOC_FL_KEEP_SIZE takes room on the disk beyond the largest size of a file
     "name_to_handle_at 303 264, open_by_handle_at 304 265",
     "fanotify_init 300 262, inotify_init 253 -, inotify_init1 294 26",
     # What only root may, or whoever has made a namespace.
@@ -130,6 +133,23 @@ _REFUSED = (
 """Names with their numbers on each architecture (`-`: it has none)."""
 
 _CLONE, _PRLIMIT, _SIGNALS = (56, 220), (302, 261), ((62, 129), (234, 131))
+_SCHEDULING = ((142, 118), (144, 119), (203, 122), (314, 274))
+"""sched_setparam, sched_setscheduler, sched_setaffinity, sched_setattr."""
+
+_FCNTL, _IOCTL, _PRCTL = (72, 25), (16, 29), (157, 167)
+
+_F_SETFL, _O_ASYNC, _PR_SCHED_CORE = 4, 0x2000, 62
+_DESCRIPTOR_COMMANDS = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032, 1033, 1034)
+"""Of fcntl, beside F_SETFL: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, locks of both kinds,
+F_DUPFD_CLOEXEC, F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS. F_SETOWN, F_SETOWN_EX and F_SETSIG would
+send signals to other processes, F_SETLEASE would stop them, F_NOTIFY watches folders.
+"""
+
+_DEVICE_REQUESTS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""Of ioctl: TCGETS (`isatty`), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. FIOASYNC,
+FIOSETOWN, SIOCSPGRP and TIOCSPGRP would send signals, TIOCSTI would type at the terminal, and
+FICLONE would copy a file.
+"""
 
 _NEW = 424
 """From here on numbers are the same everywhere (Linux 5.1, 2019)."""
@@ -143,7 +163,9 @@ _CLONE_THREAD = 0x10000
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
+"""Places in what the kernel tells a filter. Of an argument the lower half: these are `int`."""
+
 _KILL, _FAIL, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 
 
@@ -189,22 +211,44 @@ def _program(machine: str, pid: int) -> list[bytes]:
     for number in _NEW_ALLOWED:
         steps += [_step(_EQUAL, number, no=1), _step(_RETURN, _ALLOW)]
     steps += [_step(_AT_LEAST, _NEW, no=1), _step(_RETURN, _FAIL | errno.ENOSYS)]  # x32's, too
-    steps += _only(_CLONE[which], _ANY_BIT, _CLONE_THREAD)
-    steps += _only(_PRLIMIT[which], _EQUAL, 0)
-    for each in _SIGNALS:
-        steps += _only(each[which], _EQUAL, pid)
+    steps += _call_rule(_CLONE[which], _allow_only(_FIRST, _ANY_BIT, _CLONE_THREAD))
+    for numbers in (_PRLIMIT, *_SCHEDULING):
+        steps += _call_rule(numbers[which], _allow_only(_FIRST, _EQUAL, 0))
+    for numbers in _SIGNALS:
+        steps += _call_rule(numbers[which], _allow_only(_FIRST, _EQUAL, pid))
+    steps += _call_rule(_PRCTL[which], _refuse_only(_FIRST, _EQUAL, _PR_SCHED_CORE))
+    steps += _call_rule(_IOCTL[which], _allow_only(_SECOND, _EQUAL, *_DEVICE_REQUESTS))
+    set_flags = _refuse_only(_THIRD, _ANY_BIT, _O_ASYNC)
+    commands = _allow_only(_SECOND, _EQUAL, *_DESCRIPTOR_COMMANDS)
+    steps += _call_rule(
+        _FCNTL[which],
+        [_step(_LOAD, _SECOND), _step(_EQUAL, _F_SETFL, no=len(set_flags)), *set_flags, *commands],
+    )
     for call in ", ".join(_REFUSED).split(", "):
-        own = call.split()[1 + which]
-        if own != "-":
-            steps += [_step(_EQUAL, int(own), no=1), _step(_RETURN, _FAIL | errno.EPERM)]
+        column = call.split()[1 + which]
+        if column != "-":
+            steps += _call_rule(int(column), [_step(_RETURN, _FAIL | errno.EPERM)])
     return [*steps, _step(_RETURN, _ALLOW)]
 
 
-def _only(number: int, test: int, value: int) -> list[bytes]:
-    """The call with this number fails unless its first argument passes the test."""
+def _call_rule(number: int, rule: list[bytes]) -> list[bytes]:
+    """Return steps that decide about the call with this number by a rule."""
+    return [_step(_EQUAL, number, no=len(rule)), *rule]
+
+
+def _allow_only(argument: int, test: int, *values: int) -> list[bytes]:
+    """Return a rule: the call fails unless its argument passes the test with one of the values."""
+    steps = [_step(_LOAD, argument)]
+    for value in values:
+        steps += [_step(test, value, no=1), _step(_RETURN, _ALLOW)]
+    return [*steps, _step(_RETURN, _FAIL | errno.EPERM)]
+
+
+def _refuse_only(argument: int, test: int, value: int) -> list[bytes]:
+    """Return a rule: the call fails if its argument passes the test with the value."""
     return [
-        *(_step(_EQUAL, number, no=4), _step(_LOAD, _FIRST_ARGUMENT)),
-        *(_step(test, value, yes=1), _step(_RETURN, _FAIL | errno.EPERM), _step(_RETURN, _ALLOW)),
+        *(_step(_LOAD, argument), _step(test, value, no=1)),
+        *(_step(_RETURN, _FAIL | errno.EPERM), _step(_RETURN, _ALLOW)),
     ]
 
 

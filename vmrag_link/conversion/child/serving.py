@@ -6,18 +6,19 @@ in whatever it is doing.
 
 What the process takes from itself before it looks at a stranger's file, where it holds:
 
-* Seconds of computing, open files, and the size of files that it writes: everywhere.
+* Seconds of computing, open files, and the size of the one file that it writes, its complaints:
+  everywhere.
 * Address space: on Linux. macOS takes the limit and does not keep it.
 * No network: on Linux in a network namespace of its own, which has no device, if the kernel lets
   this user make one. Root always may; others may unless user namespaces are switched off, as in
   some containers and by AppArmor on Ubuntu.
-* No file outside of Python's own folders, the system's libraries and the child's, for code in C as
-  well: on Linux with Landlock (5.13), if it is switched on.
+* No file outside of Python's own folders, the system's libraries and the child's, and no file to
+  write, for code in C as well: on Linux with Landlock (5.13), if it is switched on.
 * No socket, no program, no other process, for code in C as well: on Linux on x86_64 and aarch64, if
   the kernel takes filters of system calls.
-* No socket, no program, no other process and no file outside of Python's own folders and the
-  child's: everywhere, for all that is Python code, by an audit hook. Code in C that does not tell
-  Python what it does is kept by the above only.
+* No socket, no program, no other process, no file outside of Python's own folders and the child's,
+  and no file to write: everywhere, for all that is Python code, by an audit hook. Code in C that
+  does not tell Python what it does is kept by the above only.
 
 There is no limit of processes (RLIMIT_NPROC): Linux counts all threads of the user in it.
 """
@@ -97,7 +98,9 @@ def is_used_up(limits: ConversionLimits) -> bool:
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _NO_NEW_PRIVILEGES = 38
 _CAPABILITIES, _READ_ALL_FILES = 0x20080522, 1 << 2
-_LARGEST_FILE = 16 * MIB
+_LARGEST_FILE = MIB
+"""Only `stderr`, which its parent has opened, can be written."""
+
 _OPEN_FILES = 64
 
 _REFUSED = (
@@ -110,6 +113,14 @@ _REFUSED = (
     "os.startfile",
     "os.system",
     "os.kill",
+    "os.chmod",
+    "os.chown",
+    "os.link",
+    "os.mkdir",
+    "os.rename",
+    "os.symlink",
+    "os.truncate",
+    "os.utime",
     "pty.",
     "urllib.",
     "http.client.",
@@ -136,16 +147,14 @@ _LIBRARIES = (
 """Where the libraries lie that Python's modules in C are linked to."""
 
 _READING = frozenset(("ctypes.dlopen", "os.listdir", "os.scandir"))
-_CHANGING = frozenset(
-    f"os.{each}" for each in "chmod chown link mkdir remove rename rmdir symlink truncate utime".split()
-)
+_REMOVING = frozenset(("os.remove", "os.rmdir"))
 """Events whose arguments are paths, and perhaps numbers."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def confine(limits: ConversionLimits, folder: Path) -> None:
-    """For good; `folder` is the only one in which files may be written."""
+    """For good; `folder` is the only one that may be removed, and no file may be written."""
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
@@ -249,10 +258,10 @@ def _refuse_outside(readable: tuple[str, ...], folder: str) -> Callable[[str, tu
         if event == "open":
             path, mode, flags = arguments
             writes = bool(flags & _WRITING) if isinstance(flags, int) else "r" not in str(mode)
-            require_below((folder,) if writes else (folder, *readable), event, path)
+            require_below(() if writes else (folder, *readable), event, path)
         elif event in _READING:
             require_below((folder, *readable), event, *arguments)
-        elif event in _CHANGING:
+        elif event in _REMOVING:
             require_below((folder,), event, *arguments)
 
     return hook
