@@ -62,6 +62,25 @@ SYSTEM = "system"
 LEARNINGS = "derived_learnings_v1"
 """The one of that kind whose documents somebody decided to keep."""
 
+SYSTEM_COLLECTIONS = (
+    "codebase_v1",
+    "chat_history_v1",
+    LEARNINGS,
+    "thinking_sessions_v1",
+    "validation_evidence_v1",
+    "test_results_v1",
+)
+
+IMPLIED = (ISSUES, KNOWLEDGE, COMPOUNDING, EXTERNAL)
+"""The kinds of collections whose names a tool makes of the kind and a name: `issues_NAME`."""
+
+
+def is_reserved_name(collection: str) -> bool:
+    """Whether tools write down what they need in collections of this name, so that no source may
+    have it.
+    """
+    return collection in SYSTEM_COLLECTIONS or collection.startswith(tuple(f"{kind}_" for kind in IMPLIED))
+
 
 WITHOUT_FILES = (COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY)
 """Kinds of collections into which no folder is imported, or that follow their files by themselves.

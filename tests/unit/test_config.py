@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.support.pace import slack
 from vmrag_link import config, settings
+from vmrag_link.engines import logical
 from vmrag_link.errors import ConfigInvalid, ProgramTooOld
+from vmrag_link.models import IMPLIED, SYSTEM_COLLECTIONS
 from vmrag_link.settings import Config
 from vmrag_link.settings.keys import KEYS, SECTIONS
 
@@ -647,6 +649,20 @@ def test_a_source_that_is_none_is_refused_with_an_example(text, reason):
     assert reason in error.message
     assert EXAMPLE in error.hint
     assert "vmrag sources" in error.hint
+
+
+RESERVED = (
+    *SYSTEM_COLLECTIONS,
+    *(logical.collection_name(kind, name) for kind in IMPLIED for name in ("vmrag", "Project of ours")),
+)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_sources_reject_reserved_collection_names(name):
+    error = refusal(f"sources: [{{collection: {name}, paths: [docs/]}}]\n")
+    assert f"cannot name a collection '{name}': tools of vmrag write" in error.message
+    assert "vmrag sources" in error.hint
+    assert load(f"sources: [{{collection: my_{name}, paths: [docs/]}}]\n").config.sources
 
 
 def test_the_example_of_sources_is_right():

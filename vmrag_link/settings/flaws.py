@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from vmrag_link.models import is_reserved_name
 from vmrag_link.pin_values import MAX_SHOWN, shown
 
 _LONGEST_PREFIX = 20
@@ -140,11 +141,19 @@ def _source_flaw(entry: Any) -> str | None:
         return flaw
     if not {"collection", "paths"} <= entry.keys():
         return "must be a list of sources, each with collection and paths"
-    if not is_collection_name(entry["collection"]):
-        return f"cannot name a collection {entry['collection']!r}: 2 to 255 letters, digits, '.', '_' or '-'"
+    if flaw := _name_flaw(entry["collection"]):
+        return flaw
     if entry.get("kind", "document") not in ("document", "code"):
         return "must have document or code for kind"
     return _paths_flaw(entry["paths"], entry.get("exclude", []))
+
+
+def _name_flaw(collection: str) -> str | None:
+    if not is_collection_name(collection):
+        return f"cannot name a collection {collection!r}: 2 to 255 letters, digits, '.', '_' or '-'"
+    if is_reserved_name(collection):
+        return f"cannot name a collection {collection!r}: tools of vmrag write to collections of that name"
+    return None
 
 
 def _key_flaw(key: Any, value: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import plural
-from vmrag_link.models import SYSTEM, At, Collection, Document, Record, Working
+from vmrag_link.models import SYSTEM, SYSTEM_COLLECTIONS, At, Collection, Document, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import move_for_reading
@@ -28,7 +28,7 @@ def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
     """Make those that are not there, each where it is kept. Raises as `writing.write`."""
     store = stores.store_for_tools(ws)
     if store is ws:
-        return _made(ws, stores.SYSTEM_COLLECTIONS)
+        return _made(ws, SYSTEM_COLLECTIONS)
     here, there = _made(store, stores.PRIVATE), _made(ws, (stores.CODEBASE,))
     both = SetupReport([*there.report.created, *here.report.created], [*there.report.existing, *here.report.existing])
     return there._replace(report=both)

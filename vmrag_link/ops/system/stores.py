@@ -21,8 +21,8 @@ from vmrag_link.documents.import_base import leads_out
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import JsonInvalid, UsageInvalid, enumerated
 from vmrag_link.models import (
-    LEARNINGS,
     SYSTEM,
+    SYSTEM_COLLECTIONS,
     At,
     Chunking,
     Collection,
@@ -38,13 +38,7 @@ from vmrag_link.ops.documents.collections import exact, own_names, source_read_o
 from vmrag_link.ops.follow.follow_pin import move_for_reading
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons
 
-CODEBASE = "codebase_v1"
-CHATS = "chat_history_v1"
-THOUGHTS = "thinking_sessions_v1"
-EVIDENCE = "validation_evidence_v1"
-TEST_RESULTS = "test_results_v1"
-
-SYSTEM_COLLECTIONS = (CODEBASE, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS)
+CODEBASE, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
 
 WHOLE = Chunking(size=100_000, overlap=0)
 """A document is one chunk, as long as no embedding model can make sense of it anyway."""
