@@ -243,3 +243,78 @@ def test_the_journal_of_one_is_not_finished_by_the_other(project, second):
     assert second.pinned == pin["dolt_commit"]
     assert "one.md" in project.marks()
     assert project.pinned != pin["dolt_commit"]
+
+
+# -- a container: a bare repository, and a file `.git` that names it, above the work trees
+
+
+@pytest.fixture(params=[".bare", ".git"])
+def container(project, tmp_path, request) -> Project:
+    """A folder with a bare repository, and work trees of `main` and `feature`."""
+    project.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
+    project.git("remote", "add", "origin", str(tmp_path / "hub.git"))
+    project.git("push", "-q", "origin", "main", "feature")
+    project.vmrag("push", "--all")
+    top = tmp_path / "container"
+    project.git("clone", "-q", "--bare", str(tmp_path / "hub.git"), str(top / request.param))
+    if request.param != ".git":
+        (top / ".git").write_text(f"gitdir: ./{request.param}\n")
+    made = Project(top)
+    made.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    made.git("fetch", "-q")
+    for branch in ("main", "feature"):
+        made.git("worktree", "add", "-q", branch)
+    Project(top / "main").vmrag("install")
+    return made
+
+
+def test_container_top_answers_as_work_tree_of_head(container, project):
+    main = Project(container.top / "main")
+    assert container.ask("query", "rest")["kb"] == main.ask("query", "rest")["kb"]
+    assert container.status()["state"] == main.status()["state"] == "in_sync"
+    assert container.marks() == project.marks()
+    assert Tools(container.top)("chroma_list_collections")["kb"]["commit"] == main.pinned
+    assert container.vmrag("grep", "sleep").out == main.vmrag("grep", "sleep").out
+
+
+def test_push_from_container_top_takes_knowledge_along(container, tmp_path):
+    main = Project(container.top / "main")
+    main.put("memo.md", "A memory.")
+    main.vmrag("commit", "-m", "memo")
+    main.git("commit", "-qm", "memo")
+    container.push("origin", "main")
+    main.git("clone", "-q", str(tmp_path / "hub.git"), str(tmp_path / "clone"))
+    other = Project(tmp_path / "clone")
+    other.vmrag("clone")
+    assert "memo.md" in other.marks()
+
+
+def test_vmrag_push_from_container_top_pushes_knowledge(container):
+    main = Project(container.top / "main")
+    main.put("memo.md", "A memory.")
+    main.vmrag("commit", "-m", "memo")
+    container.vmrag("push")
+    assert "nothing to push" in main.vmrag("status", code=None).out
+
+
+def test_container_top_answers_as_first_work_tree_without_branch_of_head(container):
+    container.git("symbolic-ref", "HEAD", "refs/heads/other")
+    assert container.ask("query", "uv")["kb"]["worktree"] == str(container.top / "feature")
+    container.git("worktree", "remove", "feature")
+    assert container.ask("query", "rest")["kb"]["worktree"] == str(container.top / "main")
+    container.git("worktree", "remove", "main")
+    assert "git worktree add DIR BRANCH" in container.vmrag("query", "rest", code=2).err
+
+
+def test_bare_repository_cannot_name_foreign_work_tree(container, project, tmp_path):
+    (tmp_path / "evil.git/worktrees/main").mkdir(parents=True)
+    shutil.copytree(project.top / ".git", tmp_path / "evil.git", dirs_exist_ok=True)
+    evil = Project(tmp_path / "evil.git")
+    evil.git("config", "core.bare", "true")
+    for name, text in {
+        "gitdir": f"{container.top}/main/.git",
+        "HEAD": "ref: refs/heads/main",
+        "commondir": "../..",
+    }.items():
+        (evil.top / "worktrees/main" / name).write_text(f"{text}\n")
+    assert "no work tree of it" in evil.vmrag("status", code=2).err

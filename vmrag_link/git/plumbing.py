@@ -54,10 +54,11 @@ _NO_HOOKS_PATH = "empty string is not a valid path"  # of `core.hooksPath =`, by
 
 def locate(start: Path) -> Places:
     """The work tree around a directory, linked work trees, submodules and jj's workspaces included,
-    and its hooks directory, by one git call.
+    and its hooks directory, by one git call. In a bare repository with work trees, and in the
+    folder that contains both, it is the work tree of HEAD's branch, else the first one.
 
-    Raises `GitRepositoryMissing` outside of one and in a bare repository, `GitFailed` where git
-    refuses.
+    Raises `GitRepositoryMissing` outside of one and in another bare repository, `GitFailed` where
+    git refuses.
     """
     if not start.is_dir():
         raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
@@ -81,6 +82,8 @@ def locate(start: Path) -> Places:
             return found
         raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
     if "must be run in a work tree" in said:
+        if tree := _work_tree_of_container(start):
+            return tree
         raise GitRepositoryMissing(
             f"{start} belongs to a git repository, but to no work tree of it (it is bare, or inside .git).",
             hint="Run the command in a work tree; a bare repository gets one by: git worktree add DIR BRANCH",
@@ -88,6 +91,23 @@ def locate(start: Path) -> Places:
         )
     cure = re.search(r"git config --global --add safe\.directory .+", said)
     raise failure(asked, done, hint=cure[0] if cure else "")
+
+
+def _work_tree_of_container(start: Path) -> Places | None:
+    """Return the work tree that commands work on in a bare repository; None if it has none."""
+    listed = git_in(start, "worktree", "list", "--porcelain").text.split("\n\n")
+    repository, *trees = [dict(line.partition(" ")[::2] for line in each.splitlines()) for each in listed if each] or [
+        {}
+    ]
+    trees = [each for each in trees if Path(each["worktree"], ".git").exists()]
+    if "bare" not in repository or not trees:
+        return None
+    branch = git_in(start, "symbolic-ref", "--quiet", "HEAD").text.strip()
+    chosen = next((each for each in trees if each.get("branch") == branch), trees[0])
+    tree = locate(Path(chosen["worktree"]))
+    common = git_in(start, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.removesuffix(b"\n")
+    # A bare repository may name any folder as its work tree. The folder must name the repository.
+    return tree if tree.common.samefile(os.fsdecode(common)) else None
 
 
 _LINK = rb"(?s)gitdir: (?P<repository>.+)/worktrees/[^/]+\n?"
