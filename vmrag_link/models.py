@@ -8,6 +8,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+LONGEST_NAME, LONGEST_QUERY, LONGEST_TEXT = 4096, 32_768, 16 << 20
+"""The most characters of a name or ref, of a question or message, and of a document, in an argument
+of a tool; those of a query hold on every surface.
+"""
+
 ChangeKind = Literal["added", "modified", "removed"]
 Distance = Literal["cosine", "l2", "ip"]
 DocumentTable = Literal["documents", "issue_logs", "knowledge_docs"]

@@ -182,17 +182,19 @@ def run(
     stdin: bytes | None = None,
     show_stderr: bool = False,
     timeout: float | None = None,
+    memory: int | None = None,
 ) -> Finished:
     """Run a program to its end with captured output; never through a shell. Raises
     FileNotFoundError if it is absent.
 
     `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that
     is captured. After `timeout` seconds it is ended, with all that it has started, and TimeoutError
-    is raised; such a program must not ask anything at the terminal.
+    is raised; such a program must not ask anything at the terminal. `memory`: with `timeout`, the
+    bytes of data that it and each of its children can allocate, where the system has such a limit.
     """
     words, environ = _prepared(argv, cwd, env)
     if timeout is not None:
-        return _bounded(words, cwd, environ, stdin, timeout)
+        return _bounded(words, cwd, environ, stdin, timeout=timeout, memory=memory)
     given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     shown = None if show_stderr else subprocess.PIPE
     with subprocess.Popen(words, cwd=cwd, env=environ, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
@@ -256,7 +258,13 @@ def _clear_up(process: subprocess.Popen[bytes]) -> None:
 
 
 def _bounded(
-    argv: list[str], cwd: Path | None, env: Mapping[str, str] | None, stdin: bytes | None, timeout: float
+    argv: list[str],
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    stdin: bytes | None,
+    *,
+    timeout: float,
+    memory: int | None,
 ) -> Finished:
     """Run the program in a process group of its own, so that a timeout ends what it has started,
     too.
@@ -265,6 +273,8 @@ def _bounded(
     given = subprocess.DEVNULL if stdin is None else pipe
     with subprocess.Popen(argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, process_group=0) as process:
         _bounded_now.add(process)
+        if memory is not None:
+            _limit_memory(process, memory)
         try:
             said, complained = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired as error:
@@ -276,6 +286,20 @@ def _bounded(
         finally:
             _bounded_now.discard(process)
     return Finished(argv, process.returncode, said, complained)
+
+
+def _limit_memory(process: subprocess.Popen[bytes], memory: int) -> None:
+    """Limit the data of a program that has just started. Files that it maps, such as git's packs,
+    are not data.
+
+    Linux alone can limit another process, and nothing runs between fork and exec of a program with
+    threads.
+    """
+    import resource  # few commands need it
+
+    if hasattr(resource, "prlimit"):
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory, memory))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

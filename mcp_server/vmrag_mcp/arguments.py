@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid, nearest, shortened
-from vmrag_link.models import Record, json_from_user
+from vmrag_link.git.plumbing import searches_messages
+from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, LONGEST_TEXT, Record, json_from_user
 
 Warn = Callable[[str, str], None]
 """Takes the code and the sentence of a warning."""
@@ -28,6 +29,12 @@ Warn = Callable[[str, str], None]
 R = TypeVar("R")
 
 _LARGEST = 2**63
+
+_LONGEST_OBJECT = 1 << 20
+"""Characters of all texts in an object, or of the object as JSON text."""
+
+_MOST_UNKNOWN = 10
+"""Unknown parameters that an error names."""
 
 
 class Given(Record, frozen=True):
@@ -41,7 +48,8 @@ class Given(Record, frozen=True):
     mean. `blank`: an empty text is accepted here, because the operation has a better error for it.
     `full`: no element of a list may be empty. `choices`: the values of a text, or of each text in
     a list, that clients are told of; `read` makes one of them of any spelling, or raises
-    `UsageInvalid`.
+    `UsageInvalid`. `longest`: the most characters of a text, of each text in a list, or of all
+    texts in an object; 0: the default of the kind. `ref`: git resolves the text as a ref.
     """
 
     about: str = ""
@@ -57,6 +65,17 @@ class Given(Record, frozen=True):
     full: bool = False
     choices: tuple[str, ...] = ()
     read: Callable[[str], str] | None = None
+    longest: int = 0
+    ref: bool = False
+
+
+QueryText = Annotated[str, Given(longest=LONGEST_QUERY)]
+"""A question, a message or a description."""
+
+LongText = Annotated[str, Given(longest=LONGEST_TEXT)]
+"""The text of a document."""
+
+Ref = Annotated[str, Given("as at this branch, tag or commit", ref=True)]
 
 
 class Parameter(Record, frozen=True):
@@ -81,15 +100,25 @@ class Parameter(Record, frozen=True):
     def name(self) -> str:
         return self.given.wire or self.keyword
 
+    @property
+    def longest(self) -> int:
+        of_objects = self.kind == "object" or self.items == "object"
+        return self.given.longest or (_LONGEST_OBJECT if of_objects else LONGEST_NAME)
+
+    @property
+    def longest_json(self) -> int:
+        """The most characters of the JSON text of an object or a list."""
+        return self.longest if self.kind == "object" else LONGEST_TEXT
+
     # -- for clients
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema, as short as it can be: clients pay for it with every conversation."""
         shape: dict[str, Any] = self._list_schema() if self.kind == "array" else {"type": self.kind}
         if self.kind in ("object", "array"):
-            shape = {"anyOf": [shape, {"type": "string"}]}
-        if self.choices and self.kind == "string":
-            shape["enum"] = list(self.choices)
+            shape = {"anyOf": [shape, {"type": "string", "maxLength": self.longest_json}]}
+        if self.kind == "string":
+            shape |= {"enum": list(self.choices)} if self.choices else {"maxLength": self.longest}
         if self.given.low is not None:
             shape["minimum"] = self.given.low if self.given.unset is None else self.given.unset
         if self.given.high is not None:
@@ -106,6 +135,8 @@ class Parameter(Record, frozen=True):
             element["items"] = {"type": "number"}
         if self.choices:
             element["enum"] = list(self.choices)
+        elif self.items == "string":
+            element["maxLength"] = self.longest
         element = {"anyOf": [element, {"type": "null"}]} if self.holes else element
         shape: dict[str, Any] = {"type": "array", "items": element}
         return shape | ({"minItems": self.given.least} if self.given.least else {})
@@ -125,6 +156,7 @@ class Parameter(Record, frozen=True):
                 found = self._json(value) if isinstance(value, str) else value
                 if not isinstance(found, dict):
                     raise self._refusal(value, "an object", json=value)
+                _require_length(_characters(found), self.name, self.longest, self.name)
                 return found
             case "array":
                 return self._list(value)
@@ -136,6 +168,7 @@ class Parameter(Record, frozen=True):
         """A text, or one of a list."""
         if not isinstance(value, str):
             raise self._refusal(value, "a text", where=where)
+        require_text(value, where, longest=self.longest, ref=self.given.ref, parameter=self.name)
         text: str = self.given.spelled.get(value, value)
         if self.given.read:
             self._require_characters(text, where)
@@ -191,6 +224,7 @@ class Parameter(Record, frozen=True):
 
     def _text_list(self, text: str) -> Any:
         """A text where texts are wanted is one of them, unless it is a JSON list."""
+        _require_length(len(text), self.name, self.longest_json, self.name)
         try:
             found = json_from_user(text)
         except ValueError:
@@ -205,6 +239,8 @@ class Parameter(Record, frozen=True):
             return self._choice(each, where)
         if self.items == "object" and not isinstance(each, dict):
             raise self._refusal(each, "an object", where=where)
+        if self.items == "object":
+            _require_length(_characters(each), where, self.longest, self.name)
         if self.record:
             try:
                 return msgspec.convert(each, self.record)
@@ -215,6 +251,7 @@ class Parameter(Record, frozen=True):
         return each
 
     def _json(self, text: str) -> Any:
+        _require_length(len(text), self.name, self.longest_json, self.name)
         try:
             return json_from_user(text)
         except ValueError as error:
@@ -318,7 +355,7 @@ def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
 
 def _given(mark: Any) -> Given | None:
     if isinstance(mark, msgspec.Meta):
-        more = mark.extra or {}
+        more = {"longest": mark.max_length or 0, **(mark.extra or {})}
         return Given(mark.description or "", low=mark.ge, high=mark.le, **more)  # type: ignore[arg-type]  # whole numbers
     return mark if isinstance(mark, Given) else None
 
@@ -366,7 +403,7 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
         near = nearest(unknown[0], by_name)
         raise UsageInvalid(
             f"There is no parameter {shortened(repr(unknown[0]))}." + (f" Is it {near!r}?" if near else ""),
-            unknown=unknown,
+            unknown=[shortened(each) for each in unknown[:_MOST_UNKNOWN]],
             allowed=sorted(by_name),
         )
     sent = {aliases.get(name, name): value for name, value in arguments.items() if name in aliases}
@@ -383,6 +420,43 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
         else:
             keywords[each.keyword] = each.default
     return keywords
+
+
+def require_text(text: str, where: str, *, longest: int = LONGEST_NAME, ref: bool = False, parameter: str = "") -> None:
+    """Raise `UsageInvalid` for a text that is too long, and for a `ref` that searches messages."""
+    _require_length(len(text), where, longest, parameter or where)
+    if ref and searches_messages(text):
+        raise UsageInvalid(
+            f"{where} cannot search the messages of commits: {shortened(repr(text))}.",
+            hint="Name a branch, a tag or a commit.",
+            parameter=parameter or where,
+            value=shortened(text),
+        )
+
+
+def _require_length(characters: int, where: str, longest: int, parameter: str) -> None:
+    if characters > longest:
+        raise UsageInvalid(
+            f"{where} has {characters:,} characters; at most {longest:,} are accepted.",
+            hint=f"Shorten {where}.",
+            parameter=parameter,
+            value=characters,
+            maximum=longest,
+        )
+
+
+def _characters(value: Any) -> int:
+    """The number of characters of all texts in a JSON value, keys included."""
+    number, rest = 0, [value]
+    while rest:
+        match rest.pop():
+            case str() as text:
+                number += len(text)
+            case dict() as members:
+                rest += [*members.keys(), *members.values()]
+            case list() as elements:
+                rest += elements
+    return number
 
 
 def _integer(value: Any) -> int | None:

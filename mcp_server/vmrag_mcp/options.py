@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated, nearest
+from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated, nearest, shortened
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
@@ -106,6 +106,7 @@ class ToolSelection(Record, frozen=True):
         if known and known in self.tools.values():
             return known
         if known is None:
+            name = shortened(name)
             hint = nearest(name, self.tools) or "tools/list shows what there is"
             raise ToolMissing(f"There is no tool {name!r}.", hint=hint, tool=name)
         if not known.available(read_only=self.chosen.read_only):

@@ -9,8 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import UsageInvalid, quoted
+from vmrag_link.errors import UsageInvalid, quoted, shortened
 from vmrag_link.models import Record
+from vmrag_mcp.arguments import require_text
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.resources import TEMPLATES, collections, place, shown
 from vmrag_mcp.session import Call
@@ -65,6 +66,7 @@ def get(name: str, server: ToolSelection) -> Prompt:
     """Raises `UsageInvalid`."""
     there = {each.name: each for each in listed(server)}
     if name not in there:
+        name = shortened(name)
         raise UsageInvalid(f"There is no prompt {name!r}.", hint=f"There are: {', '.join(there)}.", prompt=name)
     return there[name]
 
@@ -74,7 +76,8 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
     from vmrag_link.ops.history.ranges import branch_base
 
     call.standing()
-    asked = arguments.get("since")
+    asked = arguments.get("since", "")
+    require_text(asked, "since", ref=True)
     since, why = (asked, "as asked") if asked else branch_base(call.ws)
     report = compare(call.ws, [since]).report()
     shown = _change_lines(
@@ -153,7 +156,11 @@ def complete(call: Call, reference: str, argument: str, typed: str, known: Mappi
 
     `reference`: a prompt's name or a template's address; an unknown one has no values. `known`:
     arguments that have a value already.
+
+    Raises `UsageInvalid` for a value that is too long.
     """
+    for name, value in ((argument, typed), *known.items()):
+        require_text(value, shortened(name))
     fitting = (each for each in _values(call, reference, argument, known) if each.lower().startswith(typed.lower()))
     found = list(islice(fitting, MOST + 1))
     return found[:MOST], len(found) > MOST

@@ -11,7 +11,8 @@ import msgspec
 
 from vmrag_link.conversion import formats
 from vmrag_link.errors import UsageInvalid, no_collection
-from vmrag_link.models import At, Collection, Document, Record, json_text
+from vmrag_link.models import LONGEST_NAME, At, Collection, Document, Record, json_text
+from vmrag_mcp.arguments import require_text
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
 from vmrag_mcp.session import Call
@@ -25,6 +26,9 @@ COLLECTIONS = "vmrag://collections"
 DOCUMENTS = "vmrag://documents"
 LISTED_DOCUMENTS = 1000
 """So many documents the resource of a collection names."""
+
+LONGEST_URI = 6 * LONGEST_NAME
+"""A collection and an id, each character of which may be escaped as three."""
 
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
 _MARKDOWN = ("markdown", "mdx")
@@ -83,6 +87,7 @@ def read(call: Call, uri: str) -> Content:
     """Raises `UsageInvalid` for what is no resource, `CollectionMissing`, `DocumentMissing`, and
     `ToolDisabled` for what shows the same as a tool that clients of this server cannot call.
     """
+    require_text(uri, "uri", longest=LONGEST_URI)
     name, _, rest = uri.removeprefix("vmrag://").partition("/")
     if uri == STATUS:
         _require(call, uri, "status")

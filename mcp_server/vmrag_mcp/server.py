@@ -196,7 +196,9 @@ class KnowledgeServer:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        found = await self._read(context, lambda call: resources.read(call, uri), of_files=True, uri=uri)
+        found = await self._read(
+            context, lambda call: resources.read(call, uri), of_files=True, uri=uri[: resources.LONGEST_URI]
+        )
         content = types.TextResourceContents(
             uri=uri, mime_type=found.mime, text=found.text, _meta={"vmrag/kb": found.kb}
         )

@@ -17,6 +17,7 @@ from vmrag_link import trust as agreements
 from vmrag_link.engines import opening
 from vmrag_link.errors import UsageError, VmragError, system_failure
 from vmrag_link.git import configuration
+from vmrag_link.git.run import answering_agent
 from vmrag_link.models import Record
 from vmrag_link.paths import file_stamps
 from vmrag_mcp import arguments as given
@@ -337,7 +338,7 @@ class Session:
         Raises `NotInitialized` at once, unless it `founds`, or is also `of_files` of sources and
         there are such files.
         """
-        with self._workspace(progress) as ws:
+        with answering_agent(), self._workspace(progress) as ws:
             if not founds:
                 if not ws.initialized:
                     from vmrag_link.ops.follow import lazy_fetch

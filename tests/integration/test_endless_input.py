@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import socket
 import subprocess
 import time
@@ -11,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.mcp import Tools
 from tests.support.terminal import SCRIPT, Project
 from vmrag_link import proc
 from vmrag_link.documents.importing import MAX_BYTES
-from vmrag_link.errors import FileFailed, GitFailed
-from vmrag_link.git import plumbing
+from vmrag_link.errors import FileFailed, GitFailed, GitReferenceMissing, LimitExceeded
+from vmrag_link.git import plumbing, repository, run
 from vmrag_link.index import directories
 
 template, project = terminal.template, terminal.project
@@ -88,3 +91,107 @@ def test_a_git_that_is_killed_is_no_answer(project: Project, killed) -> None:
 def test_a_program_that_fails_without_a_word_is_named() -> None:
     assert proc.run(["sh", "-c", "exit 7"]).failure == "sh ended with exit code 7"
     assert proc.run(["sh", "-c", "kill -TERM $$"]).failure == "sh was killed by SIGTERM"
+
+
+GREEDY = "HEAD^{/(((a{1,255}){1,255}){1,255}}"
+"""A search for which git's regular expressions want more than a gigabyte."""
+
+
+@pytest.fixture
+def git_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `git` on PATH that writes a line for each start and is git; returns the file."""
+    folder, log = tmp_path / "logging", tmp_path / "git.log"
+    folder.mkdir()
+    real = shutil.which("git")
+    (folder / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {log}\nexec {real} "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    log.touch()
+    return log
+
+
+@pytest.mark.parametrize("name", [":" * 300, "a:" * 150, "HEAD:" * 60, "{:}" * 100, "{" * 1000 + ":x"])
+def test_names_of_many_colons_start_few_git_processes(project: Project, git_log: Path, name: str) -> None:
+    tools = Tools(project.top)
+    for ask in (
+        lambda: tools.run("read", {"name": name}),
+        lambda: tools.run("history", {"name": name}),
+        lambda: project.vmrag("show", name, code=None),
+        lambda: project.vmrag("history", name, code=None),
+        lambda: project.vmrag("blame", name, code=None),
+        lambda: project.vmrag("diff", name, code=None),
+    ):
+        git_log.write_text("")
+        ask()
+        assert len(git_log.read_text().splitlines()) < 40
+
+
+def test_ref_ends_at_the_first_colon_outside_of_braces(project: Project) -> None:
+    time_of_head = "HEAD@{2100-01-01 10:00:00}"
+    shown = project.vmrag("show", f"{time_of_head}:handbook/setup.md").out
+    assert shown == project.vmrag("show", "HEAD:handbook/setup.md").out
+
+
+@pytest.mark.parametrize("ref", [GREEDY, "HEAD^{/fix}", ":/fix", "HEAD~1^{/fix}", "HEAD^{}^{/fix}"])
+def test_agent_cannot_search_messages_by_a_ref(project: Project, git_log: Path, ref: str) -> None:
+    tools = Tools(project.top)
+    for name, arguments in (
+        ("read", {"name": "handbook/setup.md", "ref": ref}),
+        ("search_documents", {"query": "tea", "ref": ref}),
+        ("grep", {"pattern": "tea", "ref": ref}),
+        ("history", {"since": ref}),
+        ("dolt_link_git", {"git_commit": ref}),
+    ):
+        parameter = next(key for key, value in arguments.items() if value == ref)
+        error = tools.error("INVALID_PARAMETER", name, **arguments)
+        assert error["details"]["parameter"] == parameter
+    for name, arguments in (
+        ("read", {"name": f"{ref}:handbook/setup.md"}),
+        ("history", {"name": f"{ref}:handbook/setup.md"}),
+        ("get_diff", {"from_ref": ref}),
+        ("dolt_show", {"commit": ref}),
+        ("dolt_checkout", {"target": ref}),
+        ("create_branch", {"name": "new", "from": ref}),
+        ("merge_branch", {"source": ref}),
+    ):
+        assert tools.run(name, arguments)[1]
+    assert "/fix" not in git_log.read_text()
+    assert "255" not in git_log.read_text()
+
+
+def test_git_that_reads_a_name_has_limits_of_memory_and_time(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = plumbing.locate(project.top)
+    monkeypatch.setattr(run, "MOST_MEMORY", 64 << 20)
+    for resolve in (lambda: plumbing.resolve(places, GREEDY), lambda: repository.commit(project.top, GREEDY)):
+        with pytest.raises(GitReferenceMissing):
+            resolve()
+        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 400 << 10  # the attack takes 1.5 GB
+    assert plumbing.resolve(places, "HEAD~0^{commit}")
+    folder = tmp_path / "hanging"
+    folder.mkdir()
+    (folder / "git").write_text("#!/bin/sh\nexec sleep 60\n")
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(run, "MOST_SECONDS", 0.3)
+    for ask in (
+        lambda: plumbing.resolve(places, "main"),
+        lambda: plumbing.blob(places, "HEAD:docs"),
+        lambda: plumbing.is_ref(places, "refs/heads/main"),
+    ):
+        with pytest.raises(LimitExceeded, match="git took more than"):
+            ask()
+    with run.answering_agent(), pytest.raises(LimitExceeded):
+        plumbing.locate(project.top)
+
+
+def test_query_is_refused_above_32_kb(project: Project) -> None:
+    long = "tea " * 8193
+    before = time.process_time()
+    for command in ("query", "ask"):
+        error = project.vmrag(command, long, "--json", code=2).error
+        assert "at most 32,768" in error["message"]
+    Tools(project.top).error("INVALID_PARAMETER", "search_documents", query="x" * 5_000_000)
+    Tools(project.top).error("INVALID_PARAMETER", "read", name="x" * 3_000_000)
+    assert time.process_time() - before < 5

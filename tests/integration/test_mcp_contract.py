@@ -33,7 +33,7 @@ from vmrag_mcp.reference import catalogue_json, packages, result_keys
 from vmrag_mcp.registry import CATALOGUE, CORE, catalogue, function_of, toolsets
 from vmrag_mcp.server import protocol_tools
 
-LIST_LIMITS = {"default": 22_000, "all": 80_000}
+LIST_LIMITS = {"default": 24_000, "all": 80_000}
 """Bytes of compact JSON that every conversation pays for the tools of these toolsets."""
 
 RULES = COMMON["parameter_rules"]

@@ -12,8 +12,9 @@ import pytest
 from msgspec import Meta
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid
-from vmrag_link.models import Record
+from vmrag_link.models import LONGEST_TEXT, Record
 from vmrag_mcp.arguments import Given, fields_as_keywords, parameters, parse_arguments, usage
+from vmrag_mcp.registry import catalogue, function_of
 
 
 def handler(
@@ -169,8 +170,61 @@ def test_what_is_no_text_is_refused(value):
 
 
 def test_texts_are_taken_exactly():
-    for text in ("  two  ", "C:\\new", "a\nb\x01c", "𝔘ñí", "5", "null", "x" * 6_000_000):
+    for text in ("  two  ", "C:\\new", "a\nb\x01c", "𝔘ñí", "5", "null", "x" * 4096):
         assert take(word=text)["word"] == text
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "maximum"),
+    [
+        ("text", "x" * 4097, 4096),
+        ("ids", ["a", "x" * 4097], 4096),
+        ("ids", "x" * (LONGEST_TEXT + 1), LONGEST_TEXT),
+        ("texts", [None, "x" * 3_000_000], 4096),
+        ("where", {"team": {"$in": ["x" * 1000] * 1100}}, 1 << 20),
+        ("where", '{"a": "' + "x" * (1 << 20) + '"}', 1 << 20),
+        ("metadatas", [{"y": 1, "x" * (1 << 20): 1}, {"a": [[["x"]]]}], 1 << 20),
+        ("metadatas", " " * LONGEST_TEXT + "[]", LONGEST_TEXT),
+    ],
+)
+def test_argument_is_refused_above_its_length(parameter, value, maximum):
+    error = refuse(**{parameter: value})
+    assert (error.details["parameter"], error.details["maximum"]) == (parameter, maximum)
+    assert "characters" in error.message
+    assert len(str(error.to_dict())) < 500
+
+
+@pytest.mark.parametrize("tool", catalogue().values(), ids=lambda each: each.name)
+def test_every_text_of_a_tool_has_a_length_in_schema_and_parser(tool):
+    def refuse_longer(parameter, value, longest):
+        with pytest.raises(UsageInvalid) as caught:
+            parameter.parse(value, no_warning)
+        assert caught.value.details["maximum"] == longest
+
+    for parameter in parameters(function_of(tool)):
+        schema = tool.schema["properties"][parameter.name]
+        assert schema == parameter.schema()
+        for shape in _text_shapes(schema):
+            assert "enum" in shape or shape["maxLength"] <= LONGEST_TEXT
+        if parameter.kind == "string" and not parameter.choices:
+            refuse_longer(parameter, "x" * (schema["maxLength"] + 1), schema["maxLength"])
+        if parameter.kind == "array" and parameter.items == "string" and not parameter.choices:
+            refuse_longer(parameter, ["x" * (parameter.longest + 1)], parameter.longest)
+
+
+def _text_shapes(schema):
+    """Return each schema of a text within a parameter's schema."""
+    shapes = [schema, *schema.get("anyOf", ())]
+    shapes += [each["items"] for each in shapes if "items" in each]
+    shapes += [inner for each in shapes for inner in each.get("anyOf", ())]
+    return [each for each in shapes if each.get("type") == "string"]
+
+
+def test_question_has_32_kb_and_name_4_kb():
+    shapes = {tool.name: tool.schema["properties"] for tool in catalogue().values()}
+    queries = [shapes[name]["query"]["maxLength"] for name in ("search_documents", "search", "search_issues")]
+    assert {*queries, shapes["chroma_query_documents"]["query_texts"]["anyOf"][0]["items"]["maxLength"]} == {32_768}
+    assert {shapes["read"][each]["maxLength"] for each in ("name", "ref", "symbol")} == {4096}
 
 
 @pytest.mark.parametrize("broken", ["\0", "\ud800"])
@@ -282,7 +336,7 @@ def test_each_element_is_one_of_the_choices():
 
 
 def test_the_schema_says_type_limits_default_and_no_more():
-    assert schema("text") == {"type": "string"}
+    assert schema("text") == {"type": "string", "maxLength": 4096}
     assert schema("offset") == {"type": "integer", "minimum": 0, "default": 0}
     assert schema("limit") == {
         "type": "integer",
@@ -293,14 +347,13 @@ def test_the_schema_says_type_limits_default_and_no_more():
     }
     assert schema("sure") == {"type": "boolean", "default": False}
     assert schema("way") == {"type": "string", "enum": ["ours", "theirs"], "default": "ours"}
-    assert schema("from") == {"type": "string", "default": "HEAD"}
+    assert schema("from") == {"type": "string", "maxLength": 4096, "default": "HEAD"}
 
 
 def test_the_schema_of_objects_and_lists_lets_json_text_through():
-    assert schema("where") == {"anyOf": [{"type": "object"}, {"type": "string"}]}
-    assert schema("ids") == {
-        "anyOf": [{"type": "array", "items": {"type": "string"}, "minItems": 1}, {"type": "string"}]
-    }
+    assert schema("where") == {"anyOf": [{"type": "object"}, {"type": "string", "maxLength": 1 << 20}]}
+    texts = {"type": "array", "items": {"type": "string", "maxLength": 4096}, "minItems": 1}
+    assert schema("ids") == {"anyOf": [texts, {"type": "string", "maxLength": LONGEST_TEXT}]}
     assert schema("metadatas")["anyOf"][0]["items"] == {"anyOf": [{"type": "object"}, {"type": "null"}]}
     assert schema("embeddings")["anyOf"][0]["items"] == {
         "anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]
@@ -337,10 +390,12 @@ def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_funct
     ]
     assert {each.name: each.schema() for each in found} == {
         "number": {"type": "integer"},
-        "item": {"type": "string", "description": "what"},
+        "item": {"type": "string", "maxLength": 4096, "description": "what"},
         "share": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5},
-        "parts": {"anyOf": [{"type": "array", "items": {"type": "object"}}, {"type": "string"}]},
-        "about": {"anyOf": [{"type": "object"}, {"type": "string"}]},
+        "parts": {
+            "anyOf": [{"type": "array", "items": {"type": "object"}}, {"type": "string", "maxLength": LONGEST_TEXT}]
+        },
+        "about": {"anyOf": [{"type": "object"}, {"type": "string", "maxLength": 1 << 20}]},
     }
 
 

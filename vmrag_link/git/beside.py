@@ -20,7 +20,7 @@ from pathlib import Path
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.git import configuration
-from vmrag_link.git.run import GUARDS, failure, git, guarded_environment
+from vmrag_link.git.run import GUARDS, MOST_MEMORY, failure, git, guarded_environment
 from vmrag_link.paths import Places
 
 SECONDS = 120.0
@@ -80,6 +80,7 @@ def look(
             index_file=index_file,
             extra=_environment(places),
             timeout=seconds_left(),
+            memory=MOST_MEMORY,
         )
     except TimeoutError as error:
         raise _too_long(f"git {arguments[0]}") from error

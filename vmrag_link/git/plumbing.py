@@ -8,7 +8,7 @@ import stat
 import time
 from pathlib import Path
 
-from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed, quoted
+from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed, quoted, shortened
 from vmrag_link.git.configuration import (
     config_section,
     forget_kb_branch,
@@ -20,7 +20,7 @@ from vmrag_link.git.configuration import (
     tree_key,
 )
 from vmrag_link.git.refs import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
-from vmrag_link.git.run import demand, failure, git, git_in
+from vmrag_link.git.run import demand, failure, git, git_in, is_for_agent
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 __all__ = [
@@ -167,7 +167,7 @@ def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     quietly = ("-c", "core.fsmonitor=false")
-    for line in demand(places, *quietly, "cat-file", "--batch-check", stdin=query).text.splitlines():
+    for line in demand(places, *quietly, "cat-file", "--batch-check", stdin=query, bounded=True).text.splitlines():
         match line.split(" "):
             case [name, kind, size] if re.fullmatch(COMMIT_NAME, name) and size.isdecimal():
                 return name, kind, int(size)
@@ -216,29 +216,46 @@ def _not_a_file(what: str) -> PinMalformed:
 def resolve(places: Places, ref: str) -> str:
     """The full hash of the commit that a branch, tag or other revision names.
 
-    Raises `GitReferenceMissing`.
+    Raises `GitReferenceMissing`, `LimitExceeded`; within `answering_agent` also for a search.
     """
-    if not ref or ref[0] in "-^" or "\0" in ref:  # an option, an exclusion
+    if not can_name_commit(ref):
         raise _reference_missing(ref)
-    done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
+    done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}", bounded=True)
     commit = done.text.strip()
     if done.returncode != 0 or not re.fullmatch(COMMIT_NAME, commit):
         raise _reference_missing(ref)
     return commit
 
 
-_LONGEST_REF = 4096
+LONGEST_REF = 4096
 """Characters; a ref is the path of a file."""
+
+
+def can_name_commit(ref: str) -> bool:
+    """Whether git can be given this expression: no option, no exclusion, no search for an agent."""
+    if not ref or ref[0] in "-^" or "\0" in ref or len(ref) > LONGEST_REF:
+        return False
+    return not (is_for_agent() and searches_messages(ref))
+
+
+def searches_messages(ref: str) -> bool:
+    """Whether git would search the messages of commits for this expression."""
+    return "^{/" in ref or ":/" in ref
 
 
 def is_ref(places: Places, name: str) -> bool:
     """Whether a ref may be called so."""
-    return len(name) <= _LONGEST_REF and "\0" not in name and git(places, "check-ref-format", name).returncode == 0
+    if len(name) > LONGEST_REF or "\0" in name:
+        return False
+    return git(places, "check-ref-format", name, bounded=True).returncode == 0
 
 
 def _reference_missing(ref: str) -> GitReferenceMissing:
+    shown = shortened(repr(ref))
     return GitReferenceMissing(
-        f"{ref!r} names no commit of this repository.", hint="git fetch (or see what is there: git branch -a)", ref=ref
+        f"{shown} names no commit of this repository.",
+        hint="git fetch (or see what is there: git branch -a)",
+        ref=ref[:LONGEST_REF],
     )
 
 

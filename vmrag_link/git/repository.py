@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.errors import AccessDenied, GitReferenceMissing, GitRepositoryMissing, quoted
-from vmrag_link.git.plumbing import locate
+from vmrag_link.errors import AccessDenied, GitReferenceMissing, GitRepositoryMissing, quoted, shortened
+from vmrag_link.git.plumbing import LONGEST_REF, can_name_commit, locate
 from vmrag_link.git.run import git_in
 from vmrag_link.paths import Places
 
@@ -37,10 +37,14 @@ def commit(path: Path, ref: str) -> CodeCommit:
         raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
     _require_own_configuration(path)
     places = None if bare.text.strip() == "true" else locate(path)
-    found = _answer(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-    if not found or ref.startswith("-"):
+    query = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    found = _answer(path, *query) if can_name_commit(ref) else ""
+    if not found:
         raise GitReferenceMissing(
-            f"{ref!r} names no commit of {path}.", hint=f"git -C '{path}' log --oneline --all", ref=ref, path=str(path)
+            f"{shortened(repr(ref))} is not a commit of {path}.",
+            hint=f"git -C {quoted(path)} log --oneline --all",
+            ref=ref[:LONGEST_REF],
+            path=str(path),
         )
     head = _answer(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     branch = _answer(path, "symbolic-ref", "--quiet", "--short", "HEAD") if head == found else ""
@@ -87,5 +91,5 @@ def _origin(path: Path) -> str:
 
 
 def _answer(path: Path, *arguments: str) -> str:
-    done = git_in(path, *arguments)
+    done = git_in(path, *arguments, bounded=True)
     return done.text.strip() if done.returncode == 0 else ""

@@ -4,13 +4,15 @@ outright.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 
 from vmrag_link import env, proc
-from vmrag_link.errors import GitFailed
+from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.paths import FileStamp, Places, file_stamps
 
 _HELD = re.compile(
@@ -26,6 +28,31 @@ GUARDS = (
 )
 """Options of a git that starts no program that a repository names: with `guarded_environment`."""
 
+MOST_SECONDS = 60.0
+MOST_MEMORY = 1 << 30
+"""Limits of a git command that reads a value from a user or an agent: `HEAD^{/REGEX}` can take any
+time, and gigabytes.
+"""
+
+_answers_agent: ContextVar[bool] = ContextVar("answers_agent", default=False)
+
+
+@contextlib.contextmanager
+def answering_agent() -> Iterator[None]:
+    """Limit each git command within this block that has no limit of its own, and resolve no
+    expression that searches messages (`plumbing.resolve`): the values come from an agent.
+    """
+    before = _answers_agent.set(True)
+    try:
+        yield
+    finally:
+        _answers_agent.reset(before)
+
+
+def is_for_agent() -> bool:
+    """Whether this code runs within `answering_agent`."""
+    return _answers_agent.get()
+
 
 def git_in(
     folder: Path,
@@ -34,18 +61,32 @@ def git_in(
     index_file: Path | None = None,
     extra: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    memory: int | None = None,
+    bounded: bool = False,
 ) -> proc.Finished:
     """Run git in any existing directory and return what it left. `extra` goes into its environment.
 
-    Raises `GitFailed` where there is no git or a signal ended it, and as `proc.run` after `timeout`
-    seconds.
+    `timeout` and `memory` are as in `proc.run`. `bounded` sets both for a value from a user or an
+    agent. Raises `GitFailed` if git is missing or a signal ended it, `TimeoutError` after `timeout`
+    seconds, and `LimitExceeded` after `MOST_SECONDS` if nothing sets `timeout`.
     """
+    bounded = bounded or (timeout is None and is_for_agent())
+    if bounded:
+        timeout, memory = MOST_SECONDS, MOST_MEMORY
     environ = env.without(env.GIT_SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
     try:
-        done = proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout)
+        done = proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout, memory=memory)
+    except TimeoutError as error:
+        if not bounded:
+            raise
+        raise LimitExceeded(
+            f"git took more than {MOST_SECONDS:.0f} seconds.",
+            hint="Name a branch, a tag or a full commit hash; otherwise run the git command yourself.",
+            arguments=list(arguments),
+        ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.is_dir():
             raise GitFailed(
@@ -67,18 +108,30 @@ def git(
     index_file: Path | None = None,
     extra: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    memory: int | None = None,
+    bounded: bool = False,
 ) -> proc.Finished:
     """Run git on this work tree, from its top, whatever the outcome.
 
     git by itself would not use the repository of a jj workspace. So git starts no program there
-    that the repository names, and fetches nothing.
+    that the repository names, and fetches nothing. The arguments are those of `git_in`.
     """
     # Named outright, because a work tree of core.worktree has no .git of its own.
     options = [f"--git-dir={places.git_dir}", f"--work-tree={places.top}"]
     if places.is_jj_workspace:
         options += GUARDS
         extra = _guards_of_jj(places, file_stamps([places.common / "config"])) | dict(extra or {})
-    return git_in(places.top, *options, *arguments, stdin=stdin, index_file=index_file, extra=extra, timeout=timeout)
+    return git_in(
+        places.top,
+        *options,
+        *arguments,
+        stdin=stdin,
+        index_file=index_file,
+        extra=extra,
+        timeout=timeout,
+        memory=memory,
+        bounded=bounded,
+    )
 
 
 @functools.lru_cache(maxsize=8)
@@ -101,10 +154,14 @@ def guarded_environment(keys: Iterable[str]) -> dict[str, str]:
 
 
 def demand(
-    places: Places, *arguments: str, stdin: bytes | None = None, extra: Mapping[str, str] | None = None
+    places: Places,
+    *arguments: str,
+    stdin: bytes | None = None,
+    extra: Mapping[str, str] | None = None,
+    bounded: bool = False,
 ) -> proc.Finished:
-    """As `git`, but anything but success raises `GitFailed`."""
-    done = git(places, *arguments, stdin=stdin, extra=extra)
+    """Run git as `git` does, and raise `GitFailed` unless it succeeds."""
+    done = git(places, *arguments, stdin=stdin, extra=extra, bounded=bounded)
     if done.returncode != 0:
         raise failure(arguments, done)
     return done

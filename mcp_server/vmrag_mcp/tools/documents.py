@@ -11,6 +11,7 @@ from msgspec import UNSET
 from vmrag_link.documents.import_base import without_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
+from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT
 from vmrag_link.ops.documents import document_selection
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
 from vmrag_link.ops.documents.drafts import New, new_documents
@@ -42,7 +43,8 @@ LISTED = 2000
 N_RESULTS = 5
 """Matches of a text, where nobody says how many."""
 
-Texts = Annotated[list[str], Given(least=1, full=True)]
+Queries = Annotated[list[str], Given(least=1, full=True, longest=LONGEST_QUERY)]
+Texts = Annotated[list[str], Given(least=1, full=True, longest=LONGEST_TEXT)]
 Ids = Annotated[list[str] | None, Given("of documents or chunks")]
 Filter = Annotated[dict[str, Any] | None, Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
 TextFilter = Annotated[dict[str, Any] | None, Given('on texts, e.g. {"$contains": "TLS"}')]
@@ -76,7 +78,7 @@ def chroma_peek_collection(
 def chroma_query_documents(
     call: Call,
     *,
-    query_texts: Texts,
+    query_texts: Queries,
     collection_name: Annotated[str | None, Given("left out: all")] = None,
     n_results: Annotated[int | None, Given("5, or what fits", low=1, high=100, clamped=True)] = None,
     mode: Annotated[Ranked | None, Given("left out: as set; vector in a named, stored collection")] = None,
@@ -346,7 +348,9 @@ def chroma_update_documents(
     *,
     collection_name: str,
     ids: Annotated[list[str], Given(least=1)],
-    documents: Annotated[list[str | None] | None, Given("new texts; null leaves one as it is")] = None,
+    documents: Annotated[
+        list[str | None] | None, Given("new texts; null leaves one as it is", longest=LONGEST_TEXT)
+    ] = None,
     metadatas: Annotated[list[dict[str, Any] | None] | None, Given("each replaces the old one")] = None,
     embeddings: list[list[float] | None] | None = None,
 ) -> answers.ChromaUpdateDocumentsResult:

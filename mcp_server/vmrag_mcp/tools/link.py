@@ -29,7 +29,7 @@ def dolt_link_git(
     call: Call,
     *,
     git_repo_path: Annotated[str, Given("in the work tree")] = ".",
-    git_commit: str = "HEAD",
+    git_commit: Annotated[str, Given(ref=True)] = "HEAD",
     bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
     link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
 ) -> ToolAnswer[LinkedCommit]:

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import plural
+from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.branches import merge_branches as merging
 from vmrag_link.ops.branches.merge_branches import BulkReport, resolve_bulk
 from vmrag_link.ops.history import log
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, QueryText
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
@@ -58,7 +59,7 @@ def merge_branch(
     *,
     source: Annotated[str, Given(aliases=("source_branch",))],
     target: Annotated[str | None, Given("default: the current branch", aliases=("target_branch",))] = None,
-    message: str | None = None,
+    message: Annotated[str | None, Given(longest=LONGEST_QUERY)] = None,
     on_conflict: Annotated[
         Literal["keep", "abort", "ours", "theirs"],
         Given("keep leaves the merge open; abort changes nothing; ours and theirs take a side"),
@@ -121,7 +122,7 @@ def resolve_conflicts(
     strategy: Annotated[Literal["ours", "theirs"], Given(spelled={"--ours": "ours", "--theirs": "theirs"})],
     doc_ids: Annotated[list[str] | None, Given("only these")] = None,
     commit: Annotated[bool, Given("close the merge if nothing is left")] = False,
-    message: str = "Resolved merge conflicts",
+    message: QueryText = "Resolved merge conflicts",
 ) -> ResolveConflictsResult:
     """Decide about conflicts; ours is the branch merged into.
 

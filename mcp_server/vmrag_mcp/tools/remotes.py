@@ -13,7 +13,7 @@ from vmrag_link.ops.publish import push
 from vmrag_link.ops.remotes import fetch
 from vmrag_link.ops.remotes.fetch import BranchFetched
 from vmrag_link.ops.setup import bootstrap
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, QueryText
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
@@ -164,7 +164,7 @@ def dolt_init(
     remote_url: Annotated[str, Given("is not contacted; a URL that the user agreed to")] = "",
     initial_branch: Annotated[str, Given("default: the git branch's name")] = "",
     import_existing: Annotated[bool, Given("the Chroma store that CHROMA_DATA_DIR names")] = True,
-    commit_message: str = "Initial import from ChromaDB",
+    commit_message: QueryText = "Initial import from ChromaDB",
 ) -> DoltInitResult:
     """Start a knowledge base in this git repository, where there is none and none is pinned."""
     done = bootstrap.found(
@@ -252,7 +252,7 @@ def dolt_pull(
     if_uncommitted: Annotated[
         Literal["abort", "commit_first", "reset_first", "stash"], Given("reset_first discards")
     ] = "abort",
-    commit_message: str = "Auto-commit before pull",
+    commit_message: QueryText = "Auto-commit before pull",
 ) -> DoltPullResult:
     """Fetch, and merge what others have added to the branch."""
     done = pull.pull_and_clear(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import structs
 
 from vmrag_link.errors import VmragError, plural
-from vmrag_link.models import Record
+from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.branches import uncommitted as resetting
@@ -83,7 +83,7 @@ class DoltResetResult(ToolResult, frozen=True):
     orphaned_commits: list[CommitSummary]
 
 
-Message = Annotated[str, Given(blank=True)]
+Message = Annotated[str, Given(blank=True, longest=LONGEST_QUERY)]
 Carrying = Literal["abort", "commit_first", "reset_first", "carry"]
 
 
@@ -136,7 +136,7 @@ def dolt_checkout(
     create_branch: bool = False,
     from_: Annotated[str | None, Given("where the new branch starts; default: HEAD", wire="from")] = None,
     if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
-    commit_message: Annotated[str | None, Given("for commit_first")] = None,
+    commit_message: Annotated[str | None, Given("for commit_first", longest=LONGEST_QUERY)] = None,
 ) -> DoltCheckoutResult:
     """Go to another branch of the knowledge base, or read a commit. The pin changes and is
     staged; git's branch stays. Not needed after git checkout: every call follows that.

@@ -5,7 +5,6 @@ revision with what it changed.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -162,7 +161,8 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
     """The document of a source that `[REF:]NAME` means; None if none is meant."""
     if not ws.sources.configured and ":" not in name:
         return None
-    for ref, rest in ((None, name), *((name[: each.start()], name[each.end() :]) for each in re.finditer(":", name))):
+    parts = revparse.separate_ref(name)
+    for ref, rest in ((None, name), *([parts] if parts else [])):
         tree = _tree(ws, ref)
         rows = FileNames(tree)
         if tree and document_names.candidates(rows, "", rest):

@@ -122,9 +122,9 @@ def _named_by_id(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
     """The document that `[REF:]NAME` means, and where; without REF, or with `WORKING`: here.
 
-    REF, anything that `revparse.resolve_rev` takes, ends at the first colon at which it is one.
-    Documents may have colons, too: `WORKING:NAME` names one whose name begins like a REF. Raises as
-    `find` and `resolve_rev`. What is not versioned has no REF, and its revision is empty.
+    REF is anything that `revparse.resolve_rev` takes, and ends as `revparse.separate_ref` has it. A
+    document's name can also contain colons: `WORKING:NAME` names one that begins like a REF. Raises
+    as `find` and `resolve_rev`. What is not versioned has no REF, and its revision is empty.
     """
     if not isinstance(ws, Workspace):
         return DocumentPlace(local_store.AT, ""), find(ws.engine, [local_store.AT], name)
@@ -147,17 +147,16 @@ def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
 def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
     """The place and NAME of `[REF:]NAME`, which is not looked up there. Raises as `find_at`."""
     unknown: GitReferenceMissing | None = None
-    for colon in re.finditer(":", name):
-        ref, rest = name[: colon.start()], name[colon.end() :]
+    if parts := revparse.separate_ref(name):
+        ref, rest = parts
         if ref == revparse.WORKING:
             return _here(ws), rest
         try:
-            revision = revparse.resolve_rev(ws, ref) if ref and rest else None
+            revision = revparse.resolve_rev(ws, ref)
         except GitReferenceMissing as error:
-            unknown = unknown or error
+            unknown = error
         else:
-            if revision:
-                return DocumentPlace(revision, revision), rest
+            return DocumentPlace(revision, revision), rest
     here = _here(ws)
     if unknown is None or candidates(ws.engine, here.at, name):
         return here, name

@@ -7,7 +7,6 @@ base has no files.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -232,10 +231,10 @@ def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
 
 def _readings(ws: Workspace, name: str) -> Iterator[tuple[str, SourceTree, str]]:
     """The trees in which `[REF:]NAME` may be looked up, with REF and NAME; the work tree last."""
-    for colon in re.finditer(":", name):
-        ref, rest = name[: colon.start()], name[colon.end() :]
+    if parts := revparse.separate_ref(name):
+        ref, rest = parts
         commit = git_commit(ws, ref) if ref != WORKING else ""
-        tree = _tree_of(ws, commit) if rest and (commit or ref == WORKING) else None
+        tree = _tree_of(ws, commit) if commit or ref == WORKING else None
         if tree:
             yield ref, tree, rest
     if ws.sources.configured and (tree := source_tree.in_work_tree(ws)):

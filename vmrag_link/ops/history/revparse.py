@@ -49,10 +49,20 @@ SHORTEST_HASH = 4
 CANDIDATES = 20
 """How many of the revisions with an ambiguous prefix are named."""
 
+_REF_AND_NAME = re.compile(r"(?P<ref>(?:\{[^{}]*+\}|[^:])++):(?P<name>.+)", re.DOTALL)
 _STEPS = re.compile(r"(?P<name>.+?)(?P<steps>(?:~\d{0,9}|\^)+)", re.DOTALL)
 _PREFIX = re.compile(r"[0-9a-z]+")
 _SHOWN = 12
 """Characters of the hash by which a warning names a revision: it has to be found by them."""
+
+
+def separate_ref(name: str) -> tuple[str, str] | None:
+    """Return REF and NAME of `REF:NAME`; None for a name without a ref.
+
+    A ref has no colon outside of braces (`HEAD@{10:00}`), so it ends at the first such colon.
+    """
+    match = _REF_AND_NAME.fullmatch(name)
+    return (match["ref"], match["name"]) if match else None
 
 
 # -- the command line

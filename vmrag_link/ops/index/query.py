@@ -12,7 +12,7 @@ from vmrag_link import permissions
 from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import distrust
-from vmrag_link.models import Record
+from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
@@ -38,9 +38,17 @@ class QueryReport(Record, frozen=True):
 
 
 def require_query(text: str) -> None:
-    """Raises `UsageInvalid` for one without a character."""
+    """Raises `UsageInvalid` for one without a character, and above `LONGEST_QUERY`."""
     if not text.strip():
         raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
+    if len(text) > LONGEST_QUERY:
+        raise UsageInvalid(
+            f"the query has {len(text):,} characters; at most {LONGEST_QUERY:,} are accepted.",
+            hint="Shorten the query.",
+            parameter="query",
+            value=len(text),
+            maximum=LONGEST_QUERY,
+        )
 
 
 def query(ws: ReadableStore, asked: Query, *, at: RankedRevision | None = None) -> QueryReport:

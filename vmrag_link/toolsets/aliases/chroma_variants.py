@@ -11,13 +11,13 @@ from vmrag_link.ops.documents.remove import Removal
 from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.aliases import chroma_variants_results as results
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, LongText
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents
 from vmrag_mcp.tools.document_results import ChromaQueryDocumentsResult, DocumentColumns, QueryMatch
-from vmrag_mcp.tools.documents import Parts, Texts, paged
+from vmrag_mcp.tools.documents import Parts, Queries, paged
 
 SAMPLE = 5
 """Documents that stand for their collection."""
@@ -78,7 +78,7 @@ def chroma_rename_collection(
 
 @tool("W", alias_of="chroma_add_documents")
 def chroma_add_document(
-    call: Call, *, collection_name: str, document: str, increment_index: Follow = True
+    call: Call, *, collection_name: str, document: LongText, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Add one document under a new id."""
     return _added(call, collection_name, New(document), follow=increment_index)
@@ -86,7 +86,7 @@ def chroma_add_document(
 
 @tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_id(
-    call: Call, *, collection_name: str, document: str, doc_id: OwnId, increment_index: Follow = True
+    call: Call, *, collection_name: str, document: LongText, doc_id: OwnId, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Add one document under an id of its own."""
     return _added(call, collection_name, New(document, doc_id), follow=increment_index)
@@ -94,7 +94,7 @@ def chroma_add_document_with_id(
 
 @tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_metadata(
-    call: Call, *, collection_name: str, document: str, metadata: Metadata, increment_index: Follow = True
+    call: Call, *, collection_name: str, document: LongText, metadata: Metadata, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Add one document with metadata under a new id."""
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
@@ -105,7 +105,7 @@ def chroma_add_document_with_id_and_metadata(
     call: Call,
     *,
     collection_name: str,
-    document: str,
+    document: LongText,
     doc_id: OwnId,
     metadata: Metadata,
     increment_index: Follow = True,
@@ -130,7 +130,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> results.ChromaAd
 
 @tool("R", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_where_filter(
-    call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
+    call: Call, *, collection_name: str, query_texts: Queries, where: Filter, n_results: Matches = 10
 ) -> results.FilteredQueryResult:
     """Search the chunks of a collection whose metadata fits."""
     found = documents.chroma_query_documents(
@@ -141,7 +141,7 @@ def chroma_query_documents_with_where_filter(
 
 @tool("R", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_document_filter(
-    call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
+    call: Call, *, collection_name: str, query_texts: Queries, where_document: TextFilter, n_results: Matches = 10
 ) -> results.FilteredQueryResult:
     """Search the chunks of a collection whose text fits."""
     found = documents.chroma_query_documents(
@@ -245,7 +245,7 @@ def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 
 @tool("W", alias_of="chroma_update_documents")
 def chroma_update_document_content(
-    call: Call, *, collection_name: str, doc_id: Id, document: str
+    call: Call, *, collection_name: str, doc_id: Id, document: LongText
 ) -> results.ChromaUpdateDocumentResult:
     """Change a document's text; its metadata stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))

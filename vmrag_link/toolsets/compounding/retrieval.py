@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec import Meta
 
 from vmrag_link.errors import no_collection
-from vmrag_link.models import Document, Record, metadata_of
+from vmrag_link.models import LONGEST_QUERY, Document, Record, metadata_of
 from vmrag_link.ops.follow.provenance import viewed
 from vmrag_link.ops.index.query import require_query, require_readable, searching
 from vmrag_link.retrieval.fusion import Use
@@ -51,7 +51,7 @@ Relevance = Annotated[
 class AnswerRequest(Record, frozen=True):
     """`include_critical`: whether critical documents come first, near or not."""
 
-    query: str
+    query: Annotated[str, Meta(max_length=LONGEST_QUERY)]
     doc_types: DocTypes = ()
     max_sources: Sources = None
     min_relevance_score: Relevance = None
@@ -60,7 +60,7 @@ class AnswerRequest(Record, frozen=True):
 
 
 class SearchRequest(Record, frozen=True):
-    query: str
+    query: Annotated[str, Meta(max_length=LONGEST_QUERY)]
     doc_types: DocTypes = ()
     limit: Limit = None
     min_relevance_score: Relevance = None

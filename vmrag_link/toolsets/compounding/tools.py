@@ -14,7 +14,7 @@ from vmrag_link.toolsets.compounding.documents import summary
 from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.toolsets.compounding.project import CONFIG, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, Limit, Relevance, SearchRequest, Sources
-from vmrag_mcp.arguments import Given, fields_as_keywords
+from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
 
@@ -149,7 +149,7 @@ def list_doc_types(call: Call) -> results.ListDocTypesResult:
 
 @tool("R")
 def search_external_docs(
-    call: Call, *, query: str, limit: Limit = None, min_relevance_score: Relevance = None
+    call: Call, *, query: QueryText, limit: Limit = None, min_relevance_score: Relevance = None
 ) -> results.SearchExternalDocsResult:
     """Find files of the project's other documentation nearest to a text."""
     active, project = _active(call)
@@ -175,7 +175,7 @@ def search_external_docs(
 
 @tool("RN")
 def rag_query_external(
-    call: Call, *, query: str, max_sources: Sources = None, min_relevance_score: Relevance = None
+    call: Call, *, query: QueryText, max_sources: Sources = None, min_relevance_score: Relevance = None
 ) -> results.RagQueryExternalResult:
     """Answer a question from the project's other documentation, with citations."""
     active, project = _active(call)

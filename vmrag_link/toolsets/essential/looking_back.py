@@ -60,7 +60,7 @@ def history(
     call: Call,
     *,
     name: Annotated[str, Given("document, file, folder or collection; left out: everything")] = "",
-    since: Annotated[str, Given("what differs from this branch, tag or commit, e.g. v1.0")] = "",
+    since: Annotated[str, Given("what differs from this branch, tag or commit, e.g. v1.0", ref=True)] = "",
     limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
 ) -> HistoryResult:
     """What changed, when, by whom and why: of one document or file, of a collection, or of all that

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.models import Record
+from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import Pattern
 from vmrag_link.ops.index.packing import PackedPassage
@@ -18,7 +18,7 @@ from vmrag_link.retrieval.query import LEAST_BUDGET
 from vmrag_link.toolsets.essential import passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
@@ -30,8 +30,6 @@ MOST_DEFINITIONS = 20
 READ_DEFINITIONS = 3
 OfSymbol = Meta(description="of code, or of a text with headings")
 Differs = Meta(description="the file differs from the commit")
-
-Ref = Annotated[str, Given("as at this branch, tag or commit")]
 
 
 class ShownPassage(Record, frozen=True):
@@ -57,7 +55,7 @@ class SearchDocumentsResult(ToolResult, frozen=True):
 def search_documents(
     call: Call,
     *,
-    query: Annotated[str, Given("a question, or words; may be left out with symbol")] = "",
+    query: Annotated[str, Given("a question, or words; may be left out with symbol", longest=LONGEST_QUERY)] = "",
     path: Annotated[str, Given("part of the path, or a glob: src/auth, *.md")] = "",
     lang: Annotated[str, Given("python, markdown, …")] = "",
     symbol: Annotated[str, Given("alone: where it is defined; e.g. Session.refresh, *Error")] = "",

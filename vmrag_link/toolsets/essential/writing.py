@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.models import Record
+from vmrag_link.models import LONGEST_TEXT, Record
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.documents.drafts import New, new_documents
@@ -58,7 +58,9 @@ Name = Annotated[str, Given("COLLECTION/ID, e.g. decisions/retry-policy; an ID a
 
 
 @tool("W", idempotent=True, includes=("chroma_add_documents", "chroma_update_documents", "chroma_create_collection"))
-def remember(call: Call, *, name: Name, text: Annotated[str, Given("Markdown; whole: it replaces")]) -> RememberResult:
+def remember(
+    call: Call, *, name: Name, text: Annotated[str, Given("Markdown; whole: it replaces", longest=LONGEST_TEXT)]
+) -> RememberResult:
     """Write down what should be known later and no file says: decisions, reasons, findings. A
     document of that name is replaced, so search first. Found at once; the answer says how it gets
     into the next commit.

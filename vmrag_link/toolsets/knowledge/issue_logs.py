@@ -16,7 +16,7 @@ from msgspec import Meta
 from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentExists, UsageInvalid, quoted
-from vmrag_link.models import ISSUES, At, Document, Project, Record, canonical_json, metadata_of
+from vmrag_link.models import ISSUES, LONGEST_TEXT, At, Document, Project, Record, canonical_json, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
@@ -32,6 +32,7 @@ _MOST = 2**31 - 1
 """The largest number that every engine's column holds."""
 
 
+_TEXT = Meta(max_length=LONGEST_TEXT)
 _TYPE = Meta(extra={"aliases": ("type",)})
 
 
@@ -40,7 +41,7 @@ class NewLog(Record, frozen=True):
 
     project_id: Annotated[str, Meta(extra={"aliases": ("project",)})]
     issue_number: Annotated[int, Meta(ge=0, extra={"aliases": ("issue",)})]
-    content: str
+    content: Annotated[str, _TEXT]
     title: str = ""
     log_type: Annotated[LogType, _TYPE] = "implementation"
     metadata: Annotated[Mapping[str, Any], Meta(description='e.g. {"author": "Ada", "tags": ["cache"]}')] = {}
@@ -49,7 +50,7 @@ class NewLog(Record, frozen=True):
 class LogChange(Record, frozen=True):
     """What becomes of a log; None leaves that part alone. `metadata` replaces what was given."""
 
-    content: str | None = None
+    content: Annotated[str | None, _TEXT] = None
     title: str | None = None
     log_type: Annotated[LogType | None, _TYPE] = None
     metadata: NewMetadata = None

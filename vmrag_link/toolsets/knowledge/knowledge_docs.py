@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from vmrag_link.engines import logical
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import KNOWLEDGE, At, Document, Record
+from vmrag_link.models import KNOWLEDGE, LONGEST_TEXT, At, Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.toolsets.knowledge import rows
@@ -20,13 +20,14 @@ from vmrag_link.workspace import Workspace
 TABLE: Final = "knowledge_docs"
 
 
+_TEXT = Meta(max_length=LONGEST_TEXT)
 _TOOL = Meta(extra={"aliases": ("tool",)})
 
 
 class NewDoc(Record, frozen=True):
     tool_name: Annotated[str, _TOOL]
     title: str
-    content: str
+    content: Annotated[str, _TEXT]
     category: Annotated[str, Meta(description="e.g. api, framework, tooling")]
     tool_version: str = ""
     metadata: Annotated[Mapping[str, Any], Meta(description='e.g. {"source_url": "https://…", "tags": ["cli"]}')] = {}
@@ -37,7 +38,7 @@ class DocChange(Record, frozen=True):
     given.
     """
 
-    content: str | None = None
+    content: Annotated[str | None, _TEXT] = None
     title: str | None = None
     category: str | None = None
     tool_name: Annotated[str | None, _TOOL] = None

@@ -14,7 +14,7 @@ from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.listing import LogPage
 from vmrag_link.toolsets.knowledge.records import AddedDoc, AddedLog, IssueLog, UpdatedDoc, UpdatedLog
 from vmrag_link.toolsets.knowledge.search import DocHits, EitherHits, IssueHits
-from vmrag_mcp.arguments import Given, fields_as_keywords
+from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
@@ -97,7 +97,7 @@ def update_knowledge_doc(call: Call, request: DocChange, *, doc_id: str) -> Tool
 
 @tool("R")
 def search_issues(
-    call: Call, *, query: str, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
+    call: Call, *, query: QueryText, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
 ) -> ToolAnswer[IssueHits]:
     """Search issue logs by meaning and by words: has this been seen before, and what was done?"""
     found = call.read(searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit))
@@ -108,7 +108,7 @@ def search_issues(
 def search_knowledge(
     call: Call,
     *,
-    query: str,
+    query: QueryText,
     tool_name: Annotated[str | None, Given("left out: all", aliases=("tool",))] = None,
     category: str | None = None,
     limit: Hits = 5,
@@ -119,7 +119,7 @@ def search_knowledge(
 
 
 @tool("R")
-def search_all(call: Call, *, query: str, limit: Hits = 5) -> ToolAnswer[EitherHits]:
+def search_all(call: Call, *, query: QueryText, limit: Hits = 5) -> ToolAnswer[EitherHits]:
     """Search issue logs and documents about tools together."""
     found = call.read(searching.everything(call.ws, query, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))

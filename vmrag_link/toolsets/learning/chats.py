@@ -19,7 +19,17 @@ from msgspec import Meta
 
 from vmrag_link import clock
 from vmrag_link.errors import JsonInvalid
-from vmrag_link.models import At, Document, DocumentHeader, Record, canonical_json, json_from_user, metadata_of
+from vmrag_link.models import (
+    LONGEST_QUERY,
+    LONGEST_TEXT,
+    At,
+    Document,
+    DocumentHeader,
+    Record,
+    canonical_json,
+    json_from_user,
+    metadata_of,
+)
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
@@ -55,25 +65,29 @@ class ToolUse(Record, frozen=True):
     args: Mapping[str, Any] = {}
 
 
+_Summary = Annotated[str, Meta(max_length=LONGEST_QUERY)]
+
+
 class ChatRequest(Record, frozen=True):
     """What is empty or None is derived from the texts."""
 
-    prompt_summary: str
-    response_summary: str
-    raw_prompt: str = ""
-    raw_response: str = ""
+    prompt_summary: _Summary
+    response_summary: _Summary
+    raw_prompt: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
+    raw_response: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
     tool_usage: Annotated[Sequence[ToolUse], Meta(description="of {name, args}")] = ()
     file_changes: Annotated[
-        Sequence[FileChange], Meta(description="of {file_path, before_content, after_content}")
+        Sequence[FileChange],
+        Meta(description="of {file_path, before_content, after_content}", extra={"longest": 2 * LONGEST_TEXT}),
     ] = ()
-    involved_entities: Annotated[str, Meta(description="with commas between")] = ""
+    involved_entities: Annotated[str, Meta(description="with commas between", max_length=LONGEST_QUERY)] = ""
     session_id: str = ""
     collection_name: str = stores.CHATS
     modification_type: str = ""
     confidence_score: Annotated[float | None, Meta(ge=0, le=1)] = None
     code_context: Mapping[str, Any] | None = None
-    diff_summary: str = ""
-    tool_sequence: Annotated[str, Meta(description="a→b")] = ""
+    diff_summary: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
+    tool_sequence: Annotated[str, Meta(description="a→b", max_length=LONGEST_QUERY)] = ""
     related_code_chunks: Sequence[str] = ()
 
 

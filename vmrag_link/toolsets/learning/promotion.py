@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
-from vmrag_link.models import LEARNINGS, At, Document, Record, metadata_of
+from vmrag_link.models import LEARNINGS, LONGEST_TEXT, At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Planned, WriteResult
@@ -23,8 +23,8 @@ CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
 
 
 class PromotionRequest(Record, frozen=True):
-    description: str
-    pattern: str = ""
+    description: Annotated[str, Meta(max_length=LONGEST_TEXT)]
+    pattern: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
     code_ref: Annotated[str, Meta(description="path:commit:line")] = ""
     tags: evidence.Names = ()
     confidence: evidence.Share = 0.5

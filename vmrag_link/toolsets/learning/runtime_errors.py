@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 
-from vmrag_link.models import Document, Record
+from msgspec import Meta
+
+from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT, Document, Record
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
@@ -28,10 +31,10 @@ _FRAMES = re.compile(
 
 class ErrorRequest(Record, frozen=True):
     error_type: str
-    error_message: str
-    stacktrace: str = ""
+    error_message: Annotated[str, Meta(max_length=LONGEST_QUERY)]
+    stacktrace: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
     affected_files: evidence.Names = ()
-    resolution: str = ""
+    resolution: Annotated[str, Meta(max_length=LONGEST_QUERY)] = ""
     resolution_verified: bool = False
     collection_name: str = stores.EVIDENCE
 

@@ -80,8 +80,8 @@ def learning_log_test_results(
     *,
     xml_path: Path,
     before_xml: Annotated[str, Given("the same of the run before")] = "",
-    commit_before: str = "",
-    commit_after: str = "",
+    commit_before: Annotated[str, Given(ref=True)] = "",
+    commit_after: Annotated[str, Given(ref=True)] = "",
     collection_name: str = stores.TEST_RESULTS,
 ) -> ToolAnswer[RunReport]:
     """Write down the results of a test run (JUnit XML), and as evidence which tests it fixed."""

@@ -36,7 +36,7 @@ from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.search import LibraryPassages
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
 from vmrag_link.workspace import Workspace
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, QueryText
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
@@ -155,7 +155,7 @@ def _ingested(call: Call, done: WriteResult[Ingested]) -> IngestResult:
 def search(
     call: Call,
     *,
-    query: str,
+    query: QueryText,
     top_k: Annotated[int, Given(low=1, high=100)] = 5,
     library: Annotated[str | None, Given("left out: all")] = None,
     where: Annotated[dict[str, Any] | None, Given('equal values, e.g. {"file_type": "pdf"}', wire="filter")] = None,

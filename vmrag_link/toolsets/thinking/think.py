@@ -14,7 +14,7 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import At, Document, Record, content_hash, metadata_of
+from vmrag_link.models import LONGEST_TEXT, At, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
@@ -122,7 +122,7 @@ class NewThought(Record, frozen=True):
     branch.
     """
 
-    thought: str
+    thought: Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
     thought_number: _Number
     total_thoughts: Annotated[int, msgspec.Meta(description="an estimate", ge=1)]
     session_id: Annotated[str, msgspec.Meta(description="left out: a new session")] = ""

@@ -20,7 +20,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import think
 from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
 from vmrag_link.workspace import DocumentStore, View, Workspace
-from vmrag_mcp.arguments import Given, fields_as_keywords
+from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
@@ -45,7 +45,7 @@ def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[Th
 def chroma_find_similar_thoughts(
     call: Call,
     *,
-    query: str,
+    query: QueryText,
     n_results: Results = 5,
     threshold: Threshold = None,
     session_id: Annotated[str, Given("left out: all sessions")] = "",
@@ -73,7 +73,7 @@ def chroma_get_session_summary(
 
 @tool("R")
 def chroma_find_similar_sessions(
-    call: Call, *, query: str, n_results: Results = 5, threshold: Threshold = None
+    call: Call, *, query: QueryText, n_results: Results = 5, threshold: Threshold = None
 ) -> ToolAnswer[SimilarSessions]:
     """Find earlier sessions by what they are about as a whole."""
     found = call.read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
