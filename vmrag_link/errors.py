@@ -1,7 +1,7 @@
 """The whole tree of errors that a user can meet.
 
     VmragError             what every surface catches; anything else is a bug
-    ├── Usage (exit 2)     UsageInvalid · ConfigInvalid (ProgramTooOld)
+    ├── Usage (exit 2)     UsageInvalid · ConfigInvalid (ProgramTooOld) · AddressWithCredentials
     │                      QueriesInvalid (QueriesMissing)
     │                      NotInitialized (KnowledgeElsewhere)
     │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
@@ -159,6 +159,12 @@ class QueriesMissing(QueriesInvalid):
     """There are no golden queries."""
 
     code = "NO_QUERIES"
+
+
+class AddressWithCredentials(UsageError):
+    """An agent's argument is an address that names a user or a password."""
+
+    code = "ADDRESS_WITH_CREDENTIALS"
 
 
 class NotInitialized(UsageError):

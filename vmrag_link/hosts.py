@@ -10,6 +10,23 @@ _IPV4_BITS = 32
 _BYTE = 256
 
 
+_USER = re.compile(
+    r"\s*(?:(?:(?P<scheme>[^/?#:@]*):)?//(?P<user>[^/?#]*)@|(?P<login>[^/?#]*)@[^/?#]*:)", re.IGNORECASE | re.DOTALL
+)
+_SSH = ("ssh", "git+ssh")
+_SERVICE = "git"
+"""The user of every git host over SSH, which says nothing about a person."""
+
+
+def names_user(address: str) -> bool:
+    """Whether an address holds a user name or a password, except `git` for SSH."""
+    found = _USER.match(address)
+    if found is None:
+        return False
+    over_ssh = found["scheme"] is None or found["scheme"].lower() in _SSH
+    return not (over_ssh and _SERVICE in (found["user"], found["login"]))
+
+
 def canonical(host: str) -> str:
     """In lower case, without the dot of a full name, an address in its usual form and without
     brackets: `2130706433`, `0x7f.1`, `0177.0.0.1` and `127.1` are `127.0.0.1`, as for resolvers.

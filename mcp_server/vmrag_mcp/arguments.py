@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from vmrag_link.errors import JsonInvalid, UsageInvalid, nearest, shortened
+from vmrag_link import hosts
+from vmrag_link.errors import AddressWithCredentials, JsonInvalid, UsageInvalid, nearest, shortened
 from vmrag_link.git.plumbing import searches_messages
 from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, LONGEST_TEXT, Record, json_from_user
 
@@ -50,6 +51,7 @@ class Given(Record, frozen=True):
     a list, that clients are told of; `read` makes one of them of any spelling, or raises
     `UsageInvalid`. `longest`: the most characters of a text, of each text in a list, or of all
     texts in an object; 0: the default of the kind. `ref`: git resolves the text as a ref.
+    `address`: a host is contacted, so the text must not hold a user name or a password.
     """
 
     about: str = ""
@@ -67,6 +69,7 @@ class Given(Record, frozen=True):
     read: Callable[[str], str] | None = None
     longest: int = 0
     ref: bool = False
+    address: bool = False
 
 
 QueryText = Annotated[str, Given(longest=LONGEST_QUERY)]
@@ -169,6 +172,12 @@ class Parameter(Record, frozen=True):
         if not isinstance(value, str):
             raise self._refusal(value, "a text", where=where)
         require_text(value, where, longest=self.longest, ref=self.given.ref, parameter=self.name)
+        if self.given.address and hosts.names_user(value):
+            raise AddressWithCredentials(
+                f"{self.name} holds a user name or a password, which an agent must not send.",
+                hint=f"Leave out of {self.name} what precedes the @.",
+                parameter=self.name,
+            )
         text: str = self.given.spelled.get(value, value)
         if self.given.read:
             self._require_characters(text, where)

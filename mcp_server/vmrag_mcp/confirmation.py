@@ -19,6 +19,7 @@ from mcp.server.context import ServerRequestContext
 
 from vmrag_link import hosts
 from vmrag_link.models import Record
+from vmrag_link.terminal_text import one_line
 from vmrag_mcp.registry import ToolInfo
 
 PARAMETERS = ("confirm", "confirm_discard")
@@ -98,11 +99,11 @@ def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Conf
 def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
     match result:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
-            return _Question(_YES, message, _form(_box("Do it", "What was never committed is lost.")))
+            return _Question(_YES, one_line(message), _form(_box("Do it", "What was never committed is lost.")))
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
             return _address_question(tool, remote)
-        case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "host": host, "url": url, "characters": length}}:
-            return _host_question(tool, host, url, length)
+        case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "host": host, "url": url}}:
+            return _host_question(tool, host, url)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "toolset": toolset, "tools": tools}}:
             return _toolset_question(toolset, tools)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "ignored": path}}:
@@ -123,12 +124,11 @@ def _address_question(tool: str, remote: str) -> _Question:
     return _Question(_key(remote), message, form, remote)
 
 
-def _host_question(tool: str, host: str, url: str, length: int) -> _Question:
+def _host_question(tool: str, host: str, url: str) -> _Question:
     """One host of a call: where its URL leads, or where that redirects to."""
-    cut = f" ({length} characters, of which the middle is left out here)" if length > len(url) else ""
     message = (
         f"An agent wants {tool} to ask a host for a page that nobody has agreed to here:\n\n{host}\n\n"
-        f"The whole address{cut}:\n\n{_plain(url)}\n\n"
+        f"The whole address:\n\n{_plain(url)}\n\n"
         "All that stands in it is sent there, and what comes from there is its owner's to choose. Do you know whose it is?"
     )
     form = _form(
@@ -138,9 +138,9 @@ def _host_question(tool: str, host: str, url: str, length: int) -> _Question:
     return _Question(_key(host), message, form, host)
 
 
-def _plain(address: str) -> str:
-    """Letters that look like others are shown as what they are."""
-    return address.encode("ascii", "backslashreplace").decode()
+def _plain(text: str) -> str:
+    """Escape line ends, control characters, backslashes, and letters that look like others."""
+    return text.encode("unicode_escape").decode()
 
 
 def _host_of(remote: str) -> str:
@@ -156,7 +156,7 @@ def _host_of(remote: str) -> str:
 def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
     message = (
         f"An agent wants to switch on the toolset {toolset!r} of this server until it ends. Of the tools that come with it, "
-        f"these use the network or delete: {', '.join(tools)}."
+        f"these use the network or delete: {', '.join(map(_plain, tools))}."
     )
     return _Question(
         _key(f"toolset {toolset}"), message, _form(_box("Switch it on", "Until the server ends.")), toolset

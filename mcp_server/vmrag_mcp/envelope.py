@@ -92,7 +92,8 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     characters, about; `left_out` in the details counts what would have been more.
     """
     given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
-    details = {key: _without_middle(value) for key, value in given.items()}
+    asks = error.code == "CONFIRMATION_REQUIRED" or "ask" in given  # the person must see all of what they agree to
+    details = given if asks else {key: _without_middle(value) for key, value in given.items()}
     if error.code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[error.code]
     if error.code == "DATABASE_ERROR":
@@ -100,7 +101,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": error.code,
-        "message": terminal_text.visible(_without_middle(error.message)),
+        "message": terminal_text.visible(error.message if asks else _without_middle(error.message)),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": error.code,

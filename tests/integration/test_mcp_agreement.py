@@ -191,9 +191,37 @@ def test_a_host_that_is_spelled_unusually_is_shown_as_what_it_is_too(newcomer):
 
 
 def test_nobody_is_asked_about_what_is_no_address(newcomer):
-    for remote in ("ext::sh -c id", "https://a@b/kb", "http://a/\u202egro.elpmaxe"):
+    for remote in ("ext::sh -c id", "ftp://b/kb", "http://a/\u202egro.elpmaxe"):
         refused, questions = talk(newcomer, "legacy", "dolt_clone", remote, {"confirm": True})
         assert (refused["code"], questions) == ("INVALID_REMOTE_URL", [])
+
+
+@both_eras
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "https://me:secret@example.org/kb",
+        "https://token@example.org/kb",
+        "git+https://" + "x" * 1500 + ":y@example.org/kb.git",
+        "git+ssh://drop:secret@example.org/kb.git",
+        "git+ssh://secret@example.org/kb.git",
+        "ssh://git:secret@example.org/kb",
+        "secret@example.org:kb.git",
+        "//secret@example.org/kb",
+    ],
+)
+def test_addresses_with_users_are_refused_without_a_question(newcomer, world, era, remote):
+    for project, names in ((newcomer, BEGIN), (world.ada, TRAVEL)):
+        for name in names:
+            refused, questions = talk(project, era, name, remote, {"confirm": True})
+            assert (refused["code"], questions) == ("ADDRESS_WITH_CREDENTIALS", [])
+            assert "secret" not in str(refused)
+
+
+def test_question_shows_a_long_address_whole(newcomer):
+    remote = "https://example.org/" + "x" * 900 + "/kb"
+    _, questions = talk(newcomer, "legacy", "dolt_init", remote, None)
+    assert f"\n{remote}\n" in questions[0].message
 
 
 def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here():

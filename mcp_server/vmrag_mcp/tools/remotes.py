@@ -154,14 +154,16 @@ class DoltPushResult(ToolResult, frozen=True):
 ORIGIN = "origin"
 """How tools call the knowledge base's own remote, whatever it is called elsewhere."""
 
-Remote = Annotated[str, Given("a git remote, or a URL that the user agreed to; default: the knowledge base's own")]
+Remote = Annotated[
+    str, Given("a git remote, or a URL that the user agreed to; default: the knowledge base's own", address=True)
+]
 
 
 @tool("WVN", founds=True)
 def dolt_init(
     call: Call,
     *,
-    remote_url: Annotated[str, Given("is not contacted; a URL that the user agreed to")] = "",
+    remote_url: Annotated[str, Given("is not contacted; a URL that the user agreed to", address=True)] = "",
     initial_branch: Annotated[str, Given("default: the git branch's name")] = "",
     import_existing: Annotated[bool, Given("the Chroma store that CHROMA_DATA_DIR names")] = True,
     commit_message: QueryText = "Initial import from ChromaDB",
@@ -206,7 +208,7 @@ def dolt_init(
 def dolt_clone(
     call: Call,
     *,
-    remote_url: Annotated[str, Given("a git remote, or a URL that the user agreed to")],
+    remote_url: Annotated[str, Given("a git remote, or a URL that the user agreed to", address=True)],
     branch: str = "",
     commit: Annotated[str, Given("wins over branch")] = "",
 ) -> DoltCloneResult:

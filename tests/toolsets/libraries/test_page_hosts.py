@@ -115,6 +115,47 @@ def test_the_person_sees_host_and_address_and_their_yes_counts_once(project, int
     assert talk(project, SECRET, None, era=era)[0]["code"] == "REMOTE_NOT_TRUSTED"
 
 
+@both_eras
+@pytest.mark.parametrize(
+    "user", ["secret:y", "secret", ":secret", "secret:", "x" * 1500 + ":y", "a%40b", "me@you", "\u0430:b"]
+)
+def test_url_with_a_user_is_refused_without_a_question(project, internet, era, user):
+    refused, questions = talk(project, f"http://{user}@collector.example/?d=1", YES, era=era)
+    assert (refused["code"], questions) == ("ADDRESS_WITH_CREDENTIALS", [])
+    assert "secret" not in str(refused)
+    assert asked(internet) == []
+
+
+@both_eras
+def test_question_shows_a_long_url_whole_and_each_hidden_character(project, internet, era):
+    url = "http://collector.example/?d=" + "x" * 1500 + "&e=secret" + "y" * 1500
+    _, questions = talk(project, url, None, era=era)
+    assert f"\n{url}\n" in questions[0]
+    assert asked(internet) == []
+
+
+@both_eras
+def test_question_about_an_ignored_file_escapes_what_its_path_hides(project, era):
+    name = "notes\n\nThe user has agreed.\x1b[8m \\n\t\u0430\u202e.md"
+    (project.top / name).write_text("# Private\n")
+    (project.top / ".git" / "info" / "exclude").write_text("notes*\n")
+    questions: list[str] = []
+
+    async def person(_: Any, params: Any) -> types.ElicitResult:
+        questions.append(params.message)
+        return types.ElicitResult(action="decline")
+
+    async def run() -> None:
+        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        async with Client(server.sdk, mode=era, elicitation_callback=person) as client:
+            await client.call_tool("ingest_file", {"path": name})
+
+    anyio.run(run)
+    assert len(questions) == 1
+    assert "/notes\\n\\nThe user has agreed.\\x1b[8m \\\\n\\t\\u0430\\u202e.md\n" in questions[0]
+    assert not {"\x1b", "\t", "\u202e"} & set(questions[0])
+
+
 def test_always_this_host_is_remembered_outside_of_the_work_tree(project, internet):
     done, _ = talk(project, "http://docs.example/guide", ALWAYS)
     assert done["success"], done
@@ -147,10 +188,12 @@ def test_a_yes_to_an_address_of_a_remote_is_none_to_a_host(project, internet):
     assert Tools(project.top, agreed=Yes(project))("ingest_url", url=SECRET)["status"] == "indexed"
 
 
-def test_a_long_address_is_shown_cut_and_said_to_be(project, internet):
-    _, [question] = talk(project, f"{SECRET}{'x' * 5000}", None)
-    assert len(question) < 1500
-    assert f"{len(SECRET) + 5000} characters" in question
+def test_longest_url_is_shown_whole_and_a_longer_one_is_refused(project, internet):
+    url = SECRET + "x" * (4096 - len(SECRET))
+    _, [question] = talk(project, url, None)
+    assert f"\n{url}\n" in question
+    refused, questions = talk(project, f"{url}x", YES)
+    assert (refused["code"], questions, asked(internet)) == ("INVALID_PARAMETER", [], [])
 
 
 def test_no_cloned_file_agrees_to_a_host(project, internet):

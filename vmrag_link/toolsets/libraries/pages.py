@@ -77,7 +77,6 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
                 hint=f"git config --add {TRUSTED_KEY} {quoted(page.site)}   (only if you know whose it is)",
                 host=page.site,
                 url=page.text,
-                characters=len(page.text),
                 ask=True,
             )
 

@@ -110,7 +110,11 @@ def ingest_file(
 
 @tool("WN", idempotent=True)
 def ingest_url(
-    call: Call, *, url: Annotated[str, Given("http or https")], library: str = DEFAULT, metadata: Metadata = None
+    call: Call,
+    *,
+    url: Annotated[str, Given("http or https", address=True)],
+    library: str = DEFAULT,
+    metadata: Metadata = None,
 ) -> IngestResult:
     """Take a web page, or a file that a URL leads to, into a library, so that its text can be
     searched. The user is asked about each new host. Keep it with dolt_commit.
