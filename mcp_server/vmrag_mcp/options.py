@@ -156,7 +156,7 @@ class ToolSelection(Record, frozen=True):
     def _require_not_excluded(self, what: str, tool: str) -> None:
         """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
         does = tools_within(tool)
-        names = [each for each in _names(self.chosen.exclude_tools) if not does.isdisjoint(_called(each))]
+        names = [each for each in _names(self.chosen.exclude_tools) if not does.isdisjoint(_excluded_with(each))]
         if names:
             others = [each for each in names if each != what]
             why = f": it does what {enumerated(others)} does" if others else ""
@@ -232,7 +232,9 @@ def selection(chosen: Chosen) -> ToolSelection:
 
 def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
     """The tools of these toolsets, and single ones, that no restriction excludes."""
-    excluded = {each for name in _tools(_names(chosen.exclude_tools), "--exclude-tools") for each in _called(name)}
+    excluded = {
+        each for name in _tools(_names(chosen.exclude_tools), "--exclude-tools") for each in _excluded_with(name)
+    }
     found = {
         name: each
         for name, each in catalogue().items()
@@ -245,9 +247,12 @@ def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> di
     }
 
 
-def _called(name: str) -> set[str]:
-    """The canonical names of the tools that clients may know by this one."""
-    return {canonical_name(each.name) for each in catalogue().values() if name in (each.name, each.short)}
+def _excluded_with(name: str) -> set[str]:
+    """Return the canonical names of the tools that clients may know by this name, and of those with
+    the same effect on the same kind of data.
+    """
+    meant = {canonical_name(each.name) for each in catalogue().values() if name in (each.name, each.short)}
+    return meant.union(*({*map(canonical_name, catalogue()[each].same_effect)} for each in meant))
 
 
 def _names(text: str) -> list[str]:

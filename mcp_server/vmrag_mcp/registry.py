@@ -72,6 +72,8 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     or refs, N may use the network, F writes files outside the knowledge base, D discards something.
     `on_read_only`: on a read-only server it changes no documents. `alias_of`: the tool of which it
     is another name, or a form for one case. `includes`: tools whose work it does as well.
+    `same_effect`: those of them that have its effect on the same kind of data, so that to exclude
+    it excludes them.
     `by_argument`: those whose work it does where an argument has a value, by `name=value`. `short`:
     what clients call it where no other tool of the server has that name.
     """
@@ -86,6 +88,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     on_read_only: bool = False
     alias_of: str = ""
     includes: tuple[str, ...] = ()
+    same_effect: tuple[str, ...] = ()
     by_argument: dict[str, str] = msgspec.field(default_factory=dict)
     short: str = ""
 
@@ -127,6 +130,7 @@ class ToolDeclaration(Record, frozen=True):
     of_server: bool = False
     alias_of: str = ""
     includes: tuple[str, ...] = ()
+    same_effect: tuple[str, ...] = ()
     by_argument: dict[str, str] = msgspec.field(default_factory=dict)
     short: str = ""
 

@@ -42,6 +42,50 @@ def names(**options: Any) -> set[str]:
 
 # -- names of tools
 
+ADDING = {
+    "remember",
+    "chroma_add_documents",
+    "chroma_add_document",
+    "chroma_add_document_with_id",
+    "chroma_add_document_with_metadata",
+    "chroma_add_document_with_id_and_metadata",
+}
+UPDATING = {
+    "remember",
+    "chroma_update_documents",
+    "chroma_update_document_content",
+    "chroma_update_document_metadata",
+}
+DELETING = {
+    "forget",
+    "chroma_delete_documents",
+    "chroma_delete_document_by_id",
+    "chroma_delete_documents_by_where_filter",
+    "chroma_delete_documents_by_document_filter",
+    "delete_document",
+    "chroma_delete_collection",
+    "delete_documents",
+}
+QUERYING = {
+    "search_documents",
+    "chroma_query_documents",
+    "chroma_query_documents_with_where_filter",
+    "chroma_query_documents_with_document_filter",
+}
+READING = {
+    "read",
+    "grep",
+    "chroma_get_documents",
+    "chroma_get_documents_by_ids",
+    "chroma_get_documents_with_where_filter",
+    "chroma_get_documents_with_document_filter",
+    "chroma_get_all_documents",
+    "get_document",
+    "chroma_peek_collection",
+    "chroma_get_collection",
+    "chroma_rename_collection",
+}
+
 
 @pytest.mark.parametrize(
     ("excluded", "gone"),
@@ -54,30 +98,19 @@ def names(**options: Any) -> set[str]:
         ("merge_branch", {"merge_branch", "dolt_pull"}),
         ("dolt_fetch", {"dolt_fetch", "dolt_pull"}),
         ("dolt_pull", {"dolt_pull"}),
-        (
-            "chroma_delete_documents",
-            {
-                "chroma_delete_documents",
-                "chroma_delete_document_by_id",
-                "chroma_delete_documents_by_where_filter",
-                "chroma_delete_documents_by_document_filter",
-                "delete_document",
-                "chroma_delete_collection",
-                "delete_documents",
-                "forget",
-            },
-        ),
+        ("chroma_delete_documents", DELETING),
         ("chroma_delete_collection", {"chroma_delete_collection"}),
-        (
-            "chroma_query_documents",
-            {
-                "chroma_query_documents",
-                "chroma_query_documents_with_where_filter",
-                "chroma_query_documents_with_document_filter",
-                "search_documents",
-            },
-        ),
-        ("search", {"search", "search_documents"}),
+        ("chroma_query_documents", QUERYING),
+        ("search", {"search", "search_documents", *QUERYING}),
+        ("search_documents", {"search_documents", *QUERYING}),
+        ("forget", DELETING),
+        ("remember", {*ADDING, *UPDATING}),
+        ("chroma_add_documents", ADDING),
+        ("chroma_update_document_content", UPDATING),
+        ("read", READING),
+        ("grep", READING),
+        ("status", {"status", "dolt_status", "get_branch_status"}),
+        ("history", {"history", "dolt_commits", "get_log", "dolt_show", "get_diff"}),
         ("chroma_peek_collection", {"chroma_peek_collection", "chroma_get_collection", "chroma_rename_collection"}),
     ],
 )
@@ -273,6 +306,26 @@ def test_a_toolset_brings_back_nothing_that_was_excluded(tmp_path):
     _, _, there = talk(tmp_path, chosen, "all", answer={"confirm": True})
     assert not {"chroma_delete_document_by_id", "delete_document", "delete_documents", "commit"} & there
     assert there == names(exclude_tools=chosen.exclude_tools)
+
+
+@both_eras
+def test_exclusion_of_an_essential_tool_holds_for_every_toolset(tmp_path, era):
+    chosen = Chosen(toolsets="essential,toolsets", exclude_tools="remember,chroma_delete_documents")
+    for toolset in ("chroma", "chroma_variants", "knowledge", "all"):
+        _, _, listed_tools = talk(tmp_path, chosen, toolset, era=era, answer={"confirm": True})
+        assert not (ADDING | UPDATING | DELETING) & listed_tools
+    for name in ADDING | UPDATING | DELETING:
+        with pytest.raises(ToolDisabled, match="excluded"):
+            selection(chosen).tool(name)
+
+
+def test_resource_follows_the_exclusion_of_the_essential_tool(notes):
+    for excluded, uri in (("read", DOCUMENT), ("status", "vmrag://status")):
+        server = KnowledgeServer(
+            Session(notes.top, Behaviour()), selection(Chosen(toolsets="all", exclude_tools=excluded))
+        )
+        with connected(server) as client, pytest.raises(MCPError, match="excluded"):
+            client.read_resource(uri)
 
 
 def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):

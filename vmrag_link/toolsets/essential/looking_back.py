@@ -55,7 +55,12 @@ class HistoryResult(ToolResult, frozen=True):
     changed: Annotated[list[str] | UnsetType, Meta(description="since was given")] = UNSET
 
 
-@tool("R", of_files=True, includes=("dolt_commits", "dolt_show", "get_diff"))
+@tool(
+    "R",
+    of_files=True,
+    includes=("dolt_commits", "dolt_show", "get_diff"),
+    same_effect=("dolt_commits", "dolt_show", "get_diff"),
+)
 def history(
     call: Call,
     *,
@@ -118,7 +123,7 @@ class StateResult(ToolResult, frozen=True):
     next: str
 
 
-@tool("R", of_files=True, includes=("dolt_status",))
+@tool("R", of_files=True, includes=("dolt_status",), same_effect=("dolt_status",))
 def status(call: Call) -> StateResult:
     """Whether knowledge and code agree, which documents are not committed or not pinned, what is
     not pushed, and what to type next.

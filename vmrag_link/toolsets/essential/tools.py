@@ -51,7 +51,7 @@ class SearchDocumentsResult(ToolResult, frozen=True):
     tokens: int
 
 
-@tool("R", of_files=True, includes=("chroma_query_documents",), short="search")
+@tool("R", of_files=True, includes=("chroma_query_documents",), same_effect=("chroma_query_documents",), short="search")
 def search_documents(
     call: Call,
     *,
@@ -141,7 +141,7 @@ class ReadResult(ToolResult, frozen=True):
     texts: list[ReadText]
 
 
-@tool("R", of_files=True, includes=("chroma_get_documents",))
+@tool("R", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
 def read(
     call: Call,
     *,
@@ -210,7 +210,7 @@ class GrepResult(ToolResult, frozen=True):
     documents: int
 
 
-@tool("R", of_files=True, includes=("chroma_get_documents",))
+@tool("R", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
 def grep(
     call: Call,
     *,

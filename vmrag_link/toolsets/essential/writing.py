@@ -57,7 +57,12 @@ class ForgetResult(ToolResult, frozen=True):
 Name = Annotated[str, Given("COLLECTION/ID, e.g. decisions/retry-policy; an ID alone lands in notes")]
 
 
-@tool("W", idempotent=True, includes=("chroma_add_documents", "chroma_update_documents", "chroma_create_collection"))
+@tool(
+    "W",
+    idempotent=True,
+    includes=("chroma_add_documents", "chroma_update_documents", "chroma_create_collection"),
+    same_effect=("chroma_add_documents", "chroma_update_documents"),
+)
 def remember(
     call: Call, *, name: Name, text: Annotated[str, Given("Markdown; whole: it replaces", longest=LONGEST_TEXT)]
 ) -> RememberResult:
@@ -87,7 +92,7 @@ def _new_name(name: str) -> DocumentName:
     return DocumentName(collection, doc_id) if slash else DocumentName(COLLECTION, name)
 
 
-@tool("WD", includes=("chroma_delete_documents",))
+@tool("WD", includes=("chroma_delete_documents",), same_effect=("chroma_delete_documents",))
 def forget(call: Call, *, name: Annotated[str, Given("COLLECTION/ID of one document")]) -> ForgetResult:
     """Delete one document that is wrong or outdated; where only a part is, remember replaces it.
     The answer says how it comes back.
