@@ -86,17 +86,22 @@ class ClientTools:
         self._sessions: OrderedDict[str, EnabledTools] = OrderedDict()
 
     def of_request(self, session: str | None, toolsets: str | None) -> EnabledTools:
-        """Of a client over HTTP, by its session, or, where it has none, by the toolsets that its
-        request names. Raises `UsageInvalid` for a name that is none.
+        """Return the tools of a client over HTTP: by its session if the server issued that, else by
+        the toolsets that its request names.
+
+        Whoever sends an id of their own has no session: others could send the same. Raises
+        `UsageInvalid` for an unknown toolset.
         """
-        if session is None:
+        if session is None or session not in self._sessions:
             return EnabledTools(self._selection, toolsets, lasting=False)
-        found = self._sessions.get(session) or EnabledTools(self._selection, toolsets)
-        self._sessions[session] = found
         self._sessions.move_to_end(session)
+        return self._sessions[session]
+
+    def begin(self, session: str, toolsets: str | None) -> None:
+        """Remember a session that the server has issued. Raises `UsageInvalid` as `of_request`."""
+        self._sessions[session] = EnabledTools(self._selection, toolsets)
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
-        return found
 
     def end(self, session: str) -> None:
         self._sessions.pop(session, None)

@@ -124,7 +124,7 @@ def test_a_message_of_five_megabytes_comes_in(running, mode):
     async def long(client):
         return (await client.call_tool(LIST, {"name_contains": "x" * 5_000_000})).structured_content
 
-    assert talk(running.url, long, mode)["total_count"] == 0
+    assert talk(running.url, long, mode)["details"]["value"] == 5_000_000
 
 
 @pytest.mark.parametrize(
@@ -232,6 +232,24 @@ def test_without_a_session_nothing_is_switched_on_and_the_answer_says_how_to_cho
     assert (refused["code"], THOUGHTS in there) == ("ACCESS_DENIED", False)
     header = re.search(r"X-MCP-Toolsets: (\S+), or", refused["suggestions"][0])[1]
     assert THOUGHTS in talk(running.url, tools_of, **{"X-MCP-Toolsets": header})
+
+
+@pytest.mark.parametrize("session", ["made-up", "0" * 32, "x" * 4000])
+def test_session_id_that_the_server_did_not_issue_begins_no_session(running, session):
+    headers = {"Mcp-Session-Id": session}
+
+    async def enable(client):
+        done = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
+        return done, await tools_of(client)
+
+    refused, listed = talk(running.url, enable, **headers)
+    assert (refused["code"], THOUGHTS in listed) == ("ACCESS_DENIED", False)
+    assert THOUGHTS not in talk(running.url, tools_of, **headers)
+    named = {**headers, "X-MCP-Toolsets": "essential"}
+    assert talk(running.url, tools_of, **named) == ESSENTIAL
+    assert LIST in talk(running.url, tools_of, **headers)  # another client's choice is not this one's
+    session_header = {"Mcp_Session_Id": session, "MCP_Protocol_Version": HANDSHAKE}
+    assert running.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, **session_header)[0] == 404
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
