@@ -51,7 +51,9 @@ class Given(Record, frozen=True):
     a list, that clients are told of; `read` makes one of them of any spelling, or raises
     `UsageInvalid`. `longest`: the most characters of a text, of each text in a list, or of all
     texts in an object; 0: the default of the kind. `ref`: git resolves the text as a ref.
-    `address`: a host is contacted, so the text must not hold a user name or a password.
+    `omitted`: what the function gets if a client gives nothing, where that is not the default that
+    the schema names. `address`: a host is contacted, so the text must not hold a user name or a
+    password.
     """
 
     about: str = ""
@@ -70,6 +72,7 @@ class Given(Record, frozen=True):
     longest: int = 0
     ref: bool = False
     address: bool = False
+    omitted: Any = msgspec.UNSET
 
 
 QueryText = Annotated[str, Given(longest=LONGEST_QUERY)]
@@ -427,7 +430,8 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
             why = "is missing" if value is None else "is empty"
             raise UsageInvalid(f"The parameter {each.name!r} {why}.", parameter=each.name)
         else:
-            keywords[each.keyword] = each.default
+            omitted = each.given.omitted
+            keywords[each.keyword] = each.default if omitted is msgspec.UNSET else omitted
     return keywords
 
 

@@ -220,6 +220,31 @@ def _text_shapes(schema):
     return [each for each in shapes if each.get("type") == "string"]
 
 
+def test_schema_names_the_default_of_the_seeds():
+    for tool, parameter, default in (
+        ("dolt_fetch", "remote", "origin"),
+        ("dolt_pull", "remote", "origin"),
+        ("dolt_push", "remote", "origin"),
+        ("chroma_query_documents", "n_results", 5),
+    ):
+        assert catalogue()[tool].schema["properties"][parameter]["default"] == default
+
+
+def test_function_can_tell_an_omitted_argument_from_its_default():
+    def search(
+        call: object,
+        *,
+        number: Annotated[int | None, Given(omitted=None)] = 5,
+        text: Annotated[str, Given(omitted="")] = "a",
+    ) -> None:
+        """For this test."""
+
+    declared = parameters(search)
+    assert [each.schema()["default"] for each in declared] == [5, "a"]
+    assert parse_arguments(declared, {}, no_warning) == {"number": None, "text": ""}
+    assert parse_arguments(declared, {"number": 5, "text": "a"}, no_warning) == {"number": 5, "text": "a"}
+
+
 def test_question_has_32_kb_and_name_4_kb():
     shapes = {tool.name: tool.schema["properties"] for tool in catalogue().values()}
     queries = [shapes[name]["query"]["maxLength"] for name in ("search_documents", "search", "search_issues")]

@@ -80,7 +80,9 @@ def chroma_query_documents(
     *,
     query_texts: Queries,
     collection_name: Annotated[str | None, Given("left out: all")] = None,
-    n_results: Annotated[int | None, Given("5, or what fits", low=1, high=100, clamped=True)] = None,
+    n_results: Annotated[
+        int | None, Given("with max_tokens: what fits", low=1, high=100, clamped=True, omitted=None)
+    ] = N_RESULTS,
     mode: Annotated[Ranked | None, Given("left out: as set; vector in a named, stored collection")] = None,
     path: Annotated[list[str] | None, Given("part of it, or a glob")] = None,
     lang: Annotated[list[str] | None, Given(choices=LANGUAGES, read=language_named)] = None,

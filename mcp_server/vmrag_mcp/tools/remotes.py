@@ -155,7 +155,10 @@ ORIGIN = "origin"
 """How tools call the knowledge base's own remote, whatever it is called elsewhere."""
 
 Remote = Annotated[
-    str, Given("a git remote, or a URL that the user agreed to; default: the knowledge base's own", address=True)
+    str,
+    Given(
+        "a git remote, or a URL that the user agreed to; left out: the knowledge base's own", address=True, omitted=""
+    ),
 ]
 
 
@@ -230,7 +233,7 @@ def dolt_clone(
 
 @tool("VN", idempotent=True)
 def dolt_fetch(
-    call: Call, *, remote: Remote = "", branch: Annotated[str, Given("default: all")] = ""
+    call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
 ) -> DoltFetchResult:
     """Fetch the commits of a remote, to see what others did. Documents and branches here stay
     as they are.
@@ -249,7 +252,7 @@ def dolt_fetch(
 def dolt_pull(
     call: Call,
     *,
-    remote: Remote = "",
+    remote: Remote = ORIGIN,
     branch: Annotated[str, Given("of the remote; default: what the upstream of the git branch pins")] = "",
     if_uncommitted: Annotated[
         Literal["abort", "commit_first", "reset_first", "stash"], Given("reset_first discards")
@@ -290,7 +293,7 @@ def dolt_pull(
 def dolt_push(
     call: Call,
     *,
-    remote: Remote = "",
+    remote: Remote = ORIGIN,
     branch: Annotated[str, Given("default: the current one")] = "",
     set_upstream: bool = True,  # noqa: ARG001  see below
     force: bool = False,
