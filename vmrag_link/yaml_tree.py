@@ -80,6 +80,9 @@ def events(text: str) -> Iterator[Any]:
         line = min(error.problem_mark.line + 1 if error.problem_mark else 1, len(lines))
         problem = error.problem or "cannot be parsed"
         raise YamlRefused(f"is not YAML: {problem}", line, _syntax_hint(lines[line - 1], problem)) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise YamlRefused(f"is not YAML: {error.reason}", line) from None
 
 
 def _syntax_hint(content: str, problem: str) -> str:

@@ -310,6 +310,27 @@ def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none
     assert (snapshot(home), snapshot(project.top)) == before
 
 
+DEEP = {
+    "codex": ["a = " + "[" * 5000, "a = " + "[" * 300 + "]" * 300, ".".join("a" * 5000) + " = 1", "x = " + "9" * 5000],
+    "zed": ["[" * 5000, '{"a":' * 300 + "1" + "}" * 300, '{"context_servers": {"vmrag": {"command": "\\ud800"}}}'],
+    "goose": ["[" * 5000, "a: \x00\n", 'a: "\\U00110000"\n'],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in DEEP.items() for text in texts])
+def test_install_and_uninstall_of_all_refuse_one_deep_file_and_continue(project, name, text):
+    path = file_of(project, name, personal=name == "goose")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    installed = project.ask("mcp", "install", "--all", code=1)
+    assert [each["client"] for each in installed["refused"]] == [name]
+    assert "cursor" in [each["client"] for each in installed["clients"]]
+    removed = project.ask("mcp", "uninstall", "--all", code=1)
+    assert [each["client"] for each in removed["refused"]] == [name]
+    assert len(removed["clients"]) == len(installed["clients"])
+    assert path.read_text() == text
+
+
 def test_what_a_colleague_installed_is_taken_out_without_a_receipt(project, home):
     project.ask("mcp", "install", "--client", "cursor")
     for each in (home / "data" / "vmrag" / "clients").glob("*.json"):

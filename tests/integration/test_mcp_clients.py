@@ -194,21 +194,72 @@ def test_a_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, m
     project.vmrag("mcp", "install", "--client", "zed", "--default-toolsets", "nonsense", code=2)
 
 
-def test_what_somebody_added_to_the_server_stays_and_only_its_command_is_made_right(project):
-    server = {"command": "/gone/bin/vmrag-mcp", "args": ["--read-only"], "env": {"A": "b"}, "disabled": True}
-    project.write(".mcp.json", json.dumps({"mcpServers": {"vmrag": server}}))
-    install(project, "claude-code")
-    found = content(project, "claude-code")["mcpServers"]["vmrag"]
-    assert found["command"] != server["command"]
-    assert (found["args"][-1], found["env"], found["disabled"]) == ("--read-only", {"A": "b"}, True)
+FOREIGN = {
+    "environment": ({"env": {"PYTHONPATH": "./evil"}}, "env is added (PYTHONPATH)"),
+    "settings": ({"env": {"VMRAG_TOOLSETS": "all"}}, "env is added (VMRAG_TOOLSETS)"),
+    "file": ({"envFile": "${workspaceFolder}/.env"}, "envFile is added"),
+    "toolsets": ({"args": ["--toolsets", "all"]}, 'args is ["--toolsets","all"] instead of'),
+    "program": ({"command": "./evil/vmrag-mcp"}, 'command is "./evil/vmrag-mcp" instead of'),
+    "folder": ({"cwd": "evil", "type": "http"}, 'type is "http" instead of "stdio"; cwd is added'),
+}
+
+
+@pytest.mark.parametrize("client", FILES)
+@pytest.mark.parametrize("name", FOREIGN)
+def test_install_names_differences_of_an_entry_that_it_did_not_write(project, client, name):
+    wanted = configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    values, difference = FOREIGN[name]
+    path = project.write(FILES[client], json.dumps({SECTIONS[client]: {"vmrag": {**wanted, **values}}, "other": 1}))
+    before = path.read_bytes()
+    done = project.vmrag("mcp", "install", "--client", client, code=1)
+    assert difference in done.out
+    assert "has it already" not in done.out
+    assert "Wrote" not in done.out
+    assert path.read_bytes() == before
+    hint = f"vmrag mcp install --client {client} --replace"
+    assert hint in done.out
+    assert project.ask(*hint.split()[1:])["changed"]
+    assert content(project, client) == {SECTIONS[client]: {"vmrag": wanted}, "other": 1}
+    assert project.ask("mcp", "install", "--client", client)["changed"] is False
+
+
+def test_install_names_differences_in_a_toml_file_and_replaces_its_tables(project):
+    path = project.write(".codex/config.toml", "# mine\n[mcp_servers.other]\ncommand = 'x'\n")
+    project.ask("mcp", "install", "--client", "codex")
+    ours = path.read_text()
+    path.write_text(f'{ours}\n[mcp_servers.vmrag.env]\nPYTHONPATH = "./evil"\n\n[model]\na = 1\n')
+    assert "env is added (PYTHONPATH)" in project.vmrag("mcp", "install", "--client", "codex", code=1).out
+    project.ask("mcp", "install", "--client", "codex", "--replace")
+    assert "PYTHONPATH" not in path.read_text()
+    assert path.read_text().startswith("# mine\n[mcp_servers.other]\ncommand = 'x'\n")
+    assert "[model]\na = 1\n" in path.read_text()
+
+
+def test_install_for_all_fails_if_an_entry_differs(project):
+    (Path(os.environ["HOME"]) / ".cursor").mkdir()
+    project.write(
+        ".cursor/mcp.json", json.dumps({"mcpServers": {"vmrag": {"command": "vmrag-mcp", "env": {"A": "b"}}}})
+    )
+    done = project.vmrag("mcp", "install", "--all", code=1)
+    assert "env is added (A)" in done.out
+
+
+def test_install_updates_the_program_of_an_entry_that_it_wrote(project, script, tmp_path):
+    first = script(tmp_path / "first")
+    install(project, "claude-code", "--read-only")
+    second = script(tmp_path / "second")
+    first.unlink()
+    server = install(project, "claude-code")["server"]
+    assert (server["command"], server["args"][-1]) == (str(second), "--read-only")
 
 
 def test_a_server_of_that_name_that_is_not_ours_stays(project):
     path = project.write(".mcp.json", '{"mcpServers": {"vmrag": {"command": "uvx", "args": ["vmrag-mcp"]}}}')
     before = path.read_bytes()
     report = install(project, "claude-code")
-    assert (report["kept"], report["changed"]) == (True, False)
+    assert (report["kept"], report["changed"], report["differs"]) == (True, False, [])
     assert path.read_bytes() == before
+    assert install(project, "claude-code", "--replace")["changed"]
 
 
 # -- how the program is named

@@ -13,7 +13,7 @@ from vmrag_link import terminal_text
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK, GitRepositoryMissing, VmragError
+from vmrag_link.errors import FAILED_CHECK, OK, GitRepositoryMissing, VmragError, quoted
 
 if TYPE_CHECKING:  # the server starts without it
     from vmrag_mcp.clients.install import ClientInstallReport, ClientRefusal, Scope
@@ -102,6 +102,11 @@ CLIENTS = (
     help="With `install` and `uninstall`: your own file of the client, instead of the project's.",
 )
 @click.option(
+    "--replace",
+    is_flag=True,
+    help="With `install`: replace a server of that name that another program or person wrote into the file.",
+)
+@click.option(
     "--print", "print_only", is_flag=True, help="With `install`: print what belongs into a client's configuration."
 )
 def command(
@@ -123,6 +128,7 @@ def command(
     client: str | None,
     every_client: bool,
     personal: bool,
+    replace: bool,
     print_only: bool,
 ) -> int:
     """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server:
@@ -157,16 +163,16 @@ def command(
         name = _client(client, every_client=every_client, print_only=print_only)
         directory = _from(invocation, repo) or invocation.directory
         if action == "uninstall":
-            if print_only or flags != Flags():
+            if print_only or replace or flags != Flags():
                 raise click.UsageError("`vmrag mcp uninstall` takes --client or --all, --user and --repo.")
             return _uninstall(invocation, directory, name, scope)
         _require_selection(flags)
         if print_only:
             _print(invocation, directory, name, flags, scope)
             return OK
-        return _install(invocation, directory, name, flags, scope)
-    if client or print_only or every_client or personal:
-        raise click.UsageError("--client, --all, --user and --print belong to `vmrag mcp install`.")
+        return _install(invocation, directory, name, flags, scope, replace=replace)
+    if client or print_only or every_client or personal or replace:
+        raise click.UsageError("--client, --all, --user, --replace and --print belong to `vmrag mcp install`.")
 
     from vmrag_mcp import start
 
@@ -230,19 +236,21 @@ def _print(
     invocation.emit(printed, terminal_text.lines(printed.text))
 
 
-def _install(invocation: Invocation, directory: Path, name: str | None, flags: Flags, scope: Scope | None) -> int:
-    """One client, or all that are found; returns the exit code."""
+def _install(
+    invocation: Invocation, directory: Path, name: str | None, flags: Flags, scope: Scope | None, *, replace: bool
+) -> int:
+    """Install for one client, or for all that are found, and return the exit code."""
     from vmrag_mcp.clients import install as operation
 
     if name:
-        report = operation.install(directory, name, flags, scope)
-        invocation.emit(report, [*_installed(report), *_not_shared(report)])
-        return OK
-    reports = operation.install_all(directory, flags, scope)
-    lines = [line for each in reports.clients for line in _installed(each)]
+        report = operation.install(directory, name, flags, scope, replace=replace)
+        invocation.emit(report, [*_installed(report, flags), *_not_shared(report)])
+        return FAILED_CHECK if report.differs else OK
+    reports = operation.install_all(directory, flags, scope, replace=replace)
+    lines = [line for each in reports.clients for line in _installed(each, flags)]
     alone = [line for each in reports.clients for line in _not_shared(each)]
     invocation.emit(reports, [*lines, *alone[:1], *refusals(reports.refused)])
-    return FAILED_CHECK if reports.refused else OK
+    return FAILED_CHECK if reports.refused or any(each.differs for each in reports.clients) else OK
 
 
 def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope: Scope | None) -> int:
@@ -260,12 +268,11 @@ def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope:
     return FAILED_CHECK if reports.refused else OK
 
 
-def _installed(report: ClientInstallReport) -> Iterator[str]:
+def _installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
     if report.kept:
-        yield (
-            f"{report.file} has a server {report.name!r} already, which is not this one; it stays. "
-            f"See: vmrag mcp install --client {report.client} --print"
-        )
+        differs = f": {'; '.join(report.differs)}" if report.differs else ""
+        yield f"{report.file} has a server {report.name!r} that differs from this one{differs}. It was not changed."
+        yield f"hint: to replace it: {_replacement(report, flags)}"
     elif not report.changed:
         yield f"{report.file} has it already."
     elif report.shared:
@@ -273,6 +280,16 @@ def _installed(report: ClientInstallReport) -> Iterator[str]:
         yield f"Wrote {report.file}.{commit} {report.next_step}."
     else:
         yield f"Wrote {report.file}: the server {report.name!r}. {report.next_step}."
+
+
+def _replacement(report: ClientInstallReport, flags: Flags) -> str:
+    """Return the command that replaces a client's entry."""
+    from vmrag_mcp.clients.server_command import options
+    from vmrag_mcp.options import Flags
+
+    given = map(quoted, options(flags) if flags != Flags() else ())
+    personal = [] if report.shared else ["--user"]
+    return " ".join(["vmrag mcp install --client", report.client, *personal, *given, "--replace"])
 
 
 def _not_shared(report: ClientInstallReport) -> Iterator[str]:

@@ -11,14 +11,14 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from vmrag_link import env
-from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.errors import FileFailed, UsageInvalid, file_failures
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -27,6 +27,8 @@ from vmrag_mcp.clients.json_editor import JsonEditor
 from vmrag_mcp.clients.line_editors import TomlEditor, YamlEditor
 from vmrag_mcp.clients.server_command import ServerEntry
 from vmrag_mcp.clients.settings_file import (
+    DEEPEST,
+    TOO_DEEP,
     Addition,
     Editor,
     Entry,
@@ -109,11 +111,12 @@ def is_installed(client: McpClient) -> bool:
 
 
 def for_each(names: Sequence[str], do: Callable[[str], Any]) -> tuple[list[Any], tuple[ClientRefusal, ...]]:
-    """One client's broken file keeps no other from its server."""
+    """Return the results, and a refusal for each client whose file cannot be used."""
     done, refused = [], []
     for name in names:
         try:
-            done.append(do(name))
+            with file_failures():
+                done.append(do(name))
         except (UsageInvalid, FileFailed) as error:
             refused.append(ClientRefusal(name, error.code, error.message, error.hint))
     return done, tuple(refused)
@@ -123,8 +126,9 @@ class ClientInstallReport(Record, frozen=True):
     """`changed`: the file was written.
 
     `portable`: the command that it names exists on other computers. `shared`: the file is the
-    project's. `kept`: the file holds a server of that name which is not ours, or is for another
-    repository, and was left as it is.
+    project's. `kept`: the file has a server of that name that this computer did not write, and
+    the file was not changed. `differs`: how that server differs from ours; empty for a server that
+    is not ours, or that is for another repository.
     """
 
     client: str
@@ -136,6 +140,7 @@ class ClientInstallReport(Record, frozen=True):
     name: str = server_command.SERVER
     shared: bool = True
     next_step: str = ""
+    differs: tuple[str, ...] = ()
 
 
 class ClientInstallations(Record, frozen=True):
@@ -169,13 +174,17 @@ def installed_clients() -> tuple[str, ...]:
     return tuple(name for name, client in CLIENTS.items() if is_installed(client))
 
 
-def install(directory: Path, name: str, flags: Flags, scope: Scope | None = None) -> ClientInstallReport:
+def install(
+    directory: Path, name: str, flags: Flags, scope: Scope | None = None, *, replace: bool = False
+) -> ClientInstallReport:
     """Write our server into a client's file, and keep every other byte of it.
 
-    `scope` None: the project's file, if the client has one. Without flags, the options that our
-    server has there stay as well. Raises `GitRepositoryMissing`, and `UsageInvalid` for a client
-    that has no such file or is not installed, and for a file that cannot be changed without a
-    loss.
+    An entry that this computer wrote is updated; without flags, its options stay. Any other entry
+    of that name stays, and the report lists how it differs, unless `replace` is true.
+
+    `scope` None: the project's file, if the client has one. Raises `GitRepositoryMissing`, and
+    `UsageInvalid` for a client that has no such file or is not installed, and for a file that
+    cannot be changed without a loss.
     """
     installation = locate(plumbing.locate(directory), name, scope, flags)
     if not installation.file.top and not is_installed(installation.client):
@@ -187,12 +196,14 @@ def install(directory: Path, name: str, flags: Flags, scope: Scope | None = None
         )
     with writing():
         try:
-            return _install(installation, flags)
+            return _install(installation, flags, replace=replace)
         except TextRefused as refused:
             raise installation.refuse(refused.reason) from refused
 
 
-def install_all(directory: Path, flags: Flags, scope: Scope | None = None) -> ClientInstallations:
+def install_all(
+    directory: Path, flags: Flags, scope: Scope | None = None, *, replace: bool = False
+) -> ClientInstallations:
     """`install` for every client that is installed here and has such a file.
 
     Raises `UsageInvalid` if there is none.
@@ -203,15 +214,15 @@ def install_all(directory: Path, flags: Flags, scope: Scope | None = None) -> Cl
             "No MCP client that is known here was found on this computer.",
             hint=f"vmrag mcp install --client NAME: one of {', '.join(CLIENTS)}",
         )
-    done, refused = for_each(names, lambda name: install(directory, name, flags, scope))
+    done, refused = for_each(names, lambda name: install(directory, name, flags, scope, replace=replace))
     return ClientInstallations(tuple(done), refused)
 
 
-def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
+def _install(installation: Installation, flags: Flags, *, replace: bool) -> ClientInstallReport:
     key, client, file, wanted = installation
     before = file.read()
     text = decode(before)
-    there = find(client.format, text, client.section, wanted.name)
+    entry = find(client.format, text, client.section, wanted.name)
     report = ClientInstallReport(
         key,
         file.label,
@@ -223,7 +234,7 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
         shared=file.top is not None,
         next_step=client.next_step,
     )
-    if there is None:
+    if entry is None:
         after, added = with_entry(client.format, text, client.section, wanted.name, wanted.value)
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
         file.replace(before, after.encode())
@@ -231,19 +242,34 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
             InstallReceipt(str(file.target), wanted.name, wanted.value, added, before is None, folders)
         )
         return msgspec.structs.replace(report, changed=True)
-    ours = server_command.is_ours(client.shape, there)
-    if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
-        return msgspec.structs.replace(report, portable=True, kept=True, server=there)
-    values = server_command.changed_values(client.shape, there, wanted, flags)
-    if not values:
-        return msgspec.structs.replace(report, server=there)
-    after = with_values(client.format, text, client.section, wanted.name, values)
-    file.replace(before, after.encode())
-    server = {**there, **values}
     receipt = settings_file.find_receipt(file.target, wanted.name)
-    if receipt and receipt.entry == there:  # nobody else changed it
-        settings_file.keep_receipt(msgspec.structs.replace(receipt, entry=server))
-    return msgspec.structs.replace(report, changed=True, server=server)
+    if receipt and receipt.entry == entry and serves_here(installation, entry):
+        values = server_command.changed_values(client.shape, entry, wanted, flags)
+        if not values:
+            return msgspec.structs.replace(report, server=entry)
+        after = with_values(client.format, text, client.section, wanted.name, values)
+        file.replace(before, after.encode())
+        settings_file.keep_receipt(msgspec.structs.replace(receipt, entry={**entry, **values}))
+        return msgspec.structs.replace(report, changed=True, server={**entry, **values})
+    if entry == wanted.value:
+        return report
+    if not replace:
+        # A stranger can have written it, and it starts a program.
+        differs = server_command.differences(entry, wanted.value) if serves_here(installation, entry) else ()
+        return msgspec.structs.replace(report, portable=True, kept=True, server=entry, differs=tuple(differs))
+    rest = without_entry(client.format, text, client.section, wanted.name, None)
+    after, added = with_entry(client.format, rest, client.section, wanted.name, wanted.value)
+    file.replace(before, after.encode())
+    settings_file.keep_receipt(InstallReceipt(str(file.target), wanted.name, wanted.value, added))
+    return msgspec.structs.replace(report, changed=True)
+
+
+def serves_here(installation: Installation, entry: Entry) -> bool:
+    """Return whether an entry starts our server, for the repository of the installation."""
+    _, client, file, wanted = installation
+    return server_command.is_ours(client.shape, entry) and (
+        file.top is not None or server_command.serves(client.shape, entry, wanted)
+    )
 
 
 EDITORS: Mapping[FileFormat, Editor] = {
@@ -267,13 +293,40 @@ def decode(content: bytes | None) -> str:
     return text
 
 
+def read(form: FileFormat, text: str) -> dict[str, Any]:
+    """Return the values of a client's file.
+
+    Raises `TextRefused` for a text that the format's reader refuses, or that is nested so deep
+    that a comparison of its values could exceed Python's stack.
+    """
+    values = EDITORS[form].read(text)
+    level: list[Any] = [values]
+    for _ in range(DEEPEST + 1):
+        level = [part for value in level for part in _parts(value)]
+    if level:
+        raise TextRefused(TOO_DEEP)
+    return values
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def find(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any] | None:
-    """Raises `TextRefused` for a text that is not built as the client's file is."""
-    servers = EDITORS[form].read(text).get(section) or {}
-    there = servers.get(name) if isinstance(servers, dict) else None
-    if not isinstance(servers, dict) or not isinstance(there, dict | None):
+    """Return the values of an entry; None if the text does not have it.
+
+    Raises `TextRefused` for a text that is not built as the client's file is, and for an entry
+    that reports cannot show.
+    """
+    servers = read(form, text).get(section) or {}
+    entry = servers.get(name) if isinstance(servers, dict) else None
+    if not isinstance(servers, dict) or not isinstance(entry, dict | None):
         raise not_built_so(section)
-    return there
+    try:
+        msgspec.json.encode(entry)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise TextRefused(f"{section}.{name} has a value that JSON cannot hold: {error}") from None
+    return entry
 
 
 def with_entry(form: FileFormat, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
@@ -306,14 +359,14 @@ def rendered(form: FileFormat, section: str, name: str, entry: Entry) -> str:
 def _require(form: FileFormat, texts: tuple[str, str], section: str, name: str, entry: Entry | None) -> None:
     """Raise `TextRefused` unless the second text means what the first does, but for the entry."""
     before, after = texts
-    wanted = copy.deepcopy(EDITORS[form].read(before))
+    wanted = copy.deepcopy(read(form, before))
     servers = wanted.setdefault(section, {}) or {}
     servers.pop(name, None)
     if entry is not None:
         servers[name] = entry
     wanted[section] = servers
     try:
-        found = EDITORS[form].read(after)
+        found = read(form, after)
     except TextRefused:
         found = {}
     if (found.get(section) or {}) != servers or _others(found, section) != _others(wanted, section):

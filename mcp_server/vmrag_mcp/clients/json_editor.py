@@ -11,6 +11,8 @@ import re
 from typing import Any, NamedTuple, TypeAlias
 
 from vmrag_mcp.clients.settings_file import (
+    DEEPEST,
+    TOO_DEEP,
     Addition,
     Entry,
     Replacement,
@@ -201,7 +203,6 @@ def _unit(text: str, root: JsonObject) -> str:
     return UNIT
 
 
-DEEPEST = 100
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
 _GAP = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -268,7 +269,7 @@ class _Reader:
 
     def node(self, start: int, depth: int) -> JsonNode:
         if depth > DEEPEST:
-            raise self.refuse("it is nested too deep", start)
+            raise TextRefused(TOO_DEEP)
         match self._text[start : start + 1]:
             case "{":
                 return self._object(start, depth)

@@ -16,6 +16,7 @@ from typing import Any
 
 from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, YamlRefused, parse, plain
 from vmrag_mcp.clients.settings_file import (
+    TOO_DEEP,
     Addition,
     Entry,
     Replacement,
@@ -27,15 +28,26 @@ from vmrag_mcp.clients.settings_file import (
 
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
+_MOST_PARTS = 16
+"""Parts of a key with dots. Python's reader takes quadratic time for each."""
+
+_LONG_KEY = re.compile(
+    rf"""(?<![\w-])(?>(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}""", re.ASCII
+)
+
 
 class TomlEditor:
     """Sections are tables, such as `mcp_servers`, and entries tables in them."""
 
     def read(self, text: str) -> dict[str, Any]:
+        if _LONG_KEY.search(text):
+            raise TextRefused(f"a key has more than {_MOST_PARTS} parts")
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # TOMLDecodeError, and a number of thousands of digits
             raise TextRefused(f"it is not TOML: {error}") from None
+        except RecursionError:
+            raise TextRefused(TOO_DEEP) from None
 
     def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
         if not isinstance(self.read(text).get(section, {}), dict):
@@ -62,7 +74,7 @@ class TomlEditor:
         return text[:start] + table + text[end:]
 
     def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
-        start, end = _lines(text, section, name)
+        start, end = _lines(text, section, name, whole=True)
         apart = added.blank if added and added.made == "entry" else line_end(text)
         if added and added.made == "document" and not (text[:start] + text[end:]).strip():
             return added.blank
@@ -84,9 +96,9 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _lines(text: str, section: str, name: str) -> tuple[int, int]:
+def _lines(text: str, section: str, name: str, *, whole: bool = False) -> tuple[int, int]:
     """From the header to behind the last line with a value: comments below it may be about what
-    follows.
+    follows. `whole`: include the tables of the entry that follow, such as its environment.
     """
     names = [
         rf"[ \t]*(?:{re.escape(each)}|\"{re.escape(each)}\"|'{re.escape(each)}')[ \t]*" for each in (section, name)
@@ -96,6 +108,9 @@ def _lines(text: str, section: str, name: str) -> tuple[int, int]:
         raise TextRefused(f"{section}.{name} is not a table of its own")
     start, place = headers[0].span()
     following = _HEADER.search(text, place)
+    part = re.compile(rf"[ \t]*\[{names[0]}\.{names[1]}\.")
+    while whole and following and part.match(text, following.start()):
+        following = _HEADER.search(text, following.end())
     limit = following.start() if following else len(text)
     end = place
     for line in re.finditer(r"[^\r\n]*(?:\r?\n|\Z)", text[place:limit]):

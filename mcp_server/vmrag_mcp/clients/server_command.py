@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -30,6 +30,9 @@ MODULE = ("-P", "-m", "vmrag_link.cli.mcp")
 """Python's arguments where there is no script. `-P`: it imports no file of the project."""
 
 _REPO = "--repo"
+
+_LONGEST = 300
+"""Characters of a value that a message shows."""
 
 FIRST = "essential"
 """The toolset of an agent of which neither the environment nor a setting says which ones it has."""
@@ -99,6 +102,21 @@ def changed_values(shape: EntryShape, there: Mapping[str, Any], wanted: ServerEn
         arguments = [*wanted.command.arguments, *own]
     values = _start_values(shape, wanted.command.program, arguments)
     return {key: value for key, value in values.items() if there.get(key) != value}
+
+
+def differences(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Name each key in which an entry differs from the wanted one.
+
+    Values that are not in the wanted entry are not shown: they can be keys of services.
+    """
+    for key in dict.fromkeys([*wanted, *entry]):
+        if key not in entry:
+            yield f"{key} is missing"
+        elif key not in wanted:
+            names = ", ".join(entry[key]) if isinstance(entry[key], dict) else ""
+            yield _cut(f"{key} is added" + (f" ({names})" if names else ""))
+        elif entry[key] != wanted[key]:
+            yield f"{key} is {_cut(_json(entry[key]))} instead of {_json(wanted[key])}"
 
 
 def as_installed(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
@@ -189,5 +207,9 @@ def vscode_page_link() -> str:
     return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
 
 
-def _json(value: dict[str, object]) -> str:
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))

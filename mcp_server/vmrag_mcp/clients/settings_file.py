@@ -30,6 +30,10 @@ from vmrag_link.paths import read_regular, write_atomically
 LARGEST = 4 * 1024 * 1024
 _WAIT_SECONDS = 10.0
 
+DEEPEST = 100
+TOO_DEEP = f"it is nested deeper than {DEEPEST} levels"
+"""The reason of `TextRefused` for such a text."""
+
 
 class SettingsFile(NamedTuple):
     """`label`: what it is called to people. `top`: the project that it belongs to; None: a

@@ -106,8 +106,7 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
     if before is None or there is None:
         settings_file.drop_receipt(file.target, wanted.name)
         return report
-    ours = server_command.is_ours(client.shape, there)
-    if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
+    if not install.serves_here(installation, there):
         return msgspec.structs.replace(report, kept="foreign")
     if there != receipt.entry if receipt else not server_command.as_installed(client.shape, there, wanted):
         return msgspec.structs.replace(report, kept="changed")

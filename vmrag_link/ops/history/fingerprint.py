@@ -146,7 +146,7 @@ def expected_fingerprint(given: str, directory: Path) -> ExpectedFingerprint:
         return ExpectedFingerprint(text)
     try:
         found = msgspec.json.decode(content, type=ExpectedFingerprint)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = ExpectedFingerprint("")
     if not _HASH.fullmatch(found.fingerprint):
         raise UsageInvalid(
