@@ -105,6 +105,15 @@ def lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
+def marked_lines(text: str, mark: str) -> list[str]:
+    """Return the lines of a text as `visible` shows them, each behind `mark`.
+
+    Text of a document that is printed among our lines goes through here: none of its lines can be
+    taken for a heading of ours.
+    """
+    return [f"{mark}{line}" if line else mark.rstrip() for line in lines(visible(text))]
+
+
 def continued(text: str) -> str:
     """As `visible`, with each line but the first indented: none of them can be taken for a line of
     ours.

@@ -112,7 +112,7 @@ def test_a_best_piece_that_is_too_long_is_cut_at_the_end_of_a_line_and_says_so(b
     assert passage.text == "\n".join(LINES.split("\n")[:count])
     assert (passage.cut, passage.lines, packed.left_out) == ("to fit", (1, count), 1)
     assert packed.tokens == passage.tokens <= budget
-    more = tokens("\n".join([*passage.shown, LINES.split("\n")[count], "", ""]))
+    more = tokens("\n".join([*passage.shown, "  " + LINES.split("\n")[count], "", ""]))
     assert more > budget, "another line would have fitted"
 
 
@@ -136,11 +136,11 @@ PIECES = (
 def test_a_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
     keys = {"k": document(CLASS, pieces=PIECES)}
     [part] = pack(ranked(("k", (AT[2], AT[3]))), keys, 1000).passages
-    assert part.shown == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "… def rotate(self)", "        two"]
+    assert part.shown == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "  … def rotate(self)", "          two"]
     [whole] = pack(ranked(("k", (AT[1], AT[2])), ("k", (AT[2], AT[3]))), keys, 1000).passages
     assert (whole.signature, whole.lines) == ("", (4, 6))
     [more] = pack(ranked(("k", (AT[2], AT[3])), ("k", (AT[3], len(CLASS)))), keys, 1000).passages
-    assert more.shown[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "… def rotate(self)"]
+    assert more.shown[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "  … def rotate(self)"]
 
 
 def test_a_symbol_begins_where_no_earlier_piece_has_it():
@@ -160,7 +160,8 @@ def test_a_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
     pieces = [part(start, "long", "function", "def long()") for start, _ in half]
     hits = [PackableHit(1, "a", ((0, len(body)), half[1]))]
     documents = {"a": document(body, pieces=pieces)}
-    whole = tokens(f"src/a.py:1-41  long  (1a2b3c4)\n{body}\n")
+    indented = "".join(f"  {line}\n" for line in body.splitlines())
+    whole = tokens(f"src/a.py:1-41  long  (1a2b3c4)\n{indented}\n")
     assert places(pack(hits, documents, 4 * whole)) == [("src/a.py", (1, 41))]
     [found] = pack(hits, documents, 4 * whole - 1).passages
     assert (found.lines, found.signature) == ((21, 40), "def long()")

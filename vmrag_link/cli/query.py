@@ -228,7 +228,7 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
         for commit in each.commits:
             yield f"{passage_view.INDENT}{commit.commit[:10]}  {commit.date[:10]}  {headline(commit.message)}"
         for info in each.revisions:
-            yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {info.message.splitlines()[0]}"
+            yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {headline(info.message)}"
     if moved and not report.documents:
         yield "None of these documents has changed: others have, beside which they are ranked."
     yield answering.standing_line(report.kb)

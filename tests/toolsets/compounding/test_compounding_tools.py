@@ -98,7 +98,7 @@ def test_an_answer_without_a_model_is_quoted_word_for_word_and_its_citations_res
         assert source["char_count"] == len(texts[path])
         own = [each.removesuffix(f" [{number}]") for each in quotes if each.endswith(f"[{number}]")]
         assert 1 <= len(own) <= 3
-        assert all(each in texts[path] for each in own)
+        assert all(each.startswith("> ") and each.removeprefix("> ") in texts[path] for each in own)
     assert activated(project)("rag_query", query=QUESTION) == answer
 
     alone = tools("rag_query", query=QUESTION, include_critical=False, doc_types=["problem"], max_sources=1)
@@ -126,7 +126,9 @@ def test_a_model_that_a_person_configured_gets_numbered_passages(tools, project,
     system, question = (each["content"] for each in body["messages"])
     assert "[1]" in system
     for number, each in enumerate((*answer["sources"], *answer["linked_docs"]), start=1):
-        assert f"[{number}] {each['title']} ({each['path']})\n" in question
+        assert f"[{number}] {each['title']} ({each['path']})\n> " in question
+    passages = question.partition("\n\n")[2].rpartition("\n\nQuestion: ")[0]
+    assert all(line.startswith(("> ", "[")) or line in (">", "") for line in passages.split("\n"))
     assert question.endswith(f"Question: {QUESTION}")
     assert tools("rag_query_external", query="how is the pump switched on")["synthesis"] == "llm"
 

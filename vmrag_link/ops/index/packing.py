@@ -34,6 +34,11 @@ _LONGEST_LINE = 2000
 
 _NAMED_SYMBOLS = 4
 
+_LONGEST_ESCAPE = len(r"\U000e0041")
+
+_INDENT = "  "
+"""What each line of a document begins with, as a head line does not."""
+
 Span = tuple[int, int]
 """Characters of a text: the first one, and the one behind the last."""
 
@@ -81,9 +86,9 @@ class PackedPassage(Record, frozen=True):
 
     @property
     def shown(self) -> list[str]:
-        """The passage as text: its head, the signature above it, and its lines."""
-        above = [f"… {self.signature}"] if self.signature else []
-        return [self.head, *above, *terminal_text.lines(self.text)]
+        """The passage as text: its head, and indented, the signature above it, and its lines."""
+        above = [f"{_INDENT}… {self.signature}"] if self.signature else []
+        return [self.head, *above, *terminal_text.marked_lines(self.text, _INDENT)]
 
 
 class PackableDocument(Record, frozen=True):
@@ -160,6 +165,11 @@ def tokens(text: str) -> int:
 def _block(passage: PackedPassage) -> str:
     """A passage as it stands in an answer, with an empty line behind it."""
     return "".join(f"{each}\n" for each in [*passage.shown, ""])
+
+
+def _shown_bytes(text: str) -> int:
+    """Return the length of a text with its indentation and escapes."""
+    return len("\n".join(terminal_text.marked_lines(text, _INDENT)).encode(errors="replace"))
 
 
 def pack(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocument], budget: int) -> Packed:
@@ -291,6 +301,8 @@ class _Passages:
         room = max(0, budget * CHARACTERS_OF_TOKEN - len(_block(frame).encode(errors="replace")) - 1)
         text = self._document.text[start : span[1]]
         fitting = text.encode(errors="replace")[:room].decode(errors="ignore")
+        while (excess := _shown_bytes(fitting) - room) > 0:
+            fitting = fitting[: -max(1, excess // _LONGEST_ESCAPE)]
         kept = fitting.rfind("\n") if "\n" in fitting else len(fitting)
         return replace(self._passage((start, start + kept), cut="to fit"), rank=rank)
 
