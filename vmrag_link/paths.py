@@ -303,6 +303,19 @@ def require_folders(*paths: Path) -> None:
             raise in_the_way(path, f"{what}, and no folder")
 
 
+def require_no_link(path: Path, directory: Path) -> None:
+    """Raise `FileFailed` if a file is to be written through a link in the repository around
+    `directory`: a pull request can have put the link there.
+    """
+    place, start = (Path(os.path.abspath(each)) for each in (path, directory))  # noqa: PTH100  links stay
+    top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
+    if top is None or not place.is_relative_to(top):
+        return
+    for part in [place, *place.parents][: len(place.parts) - len(top.parts)]:
+        if part.is_symlink():
+            raise in_the_way(part, what_it_is(part))
+
+
 def belongs_to_nobody(directory: Path) -> bool:
     """Whether programs are started there that belong to no project: the root and the home."""
     return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111

@@ -14,13 +14,13 @@ from vmrag_action.events import Comparison
 from vmrag_action.inputs import Mode
 from vmrag_action.runner import PIN, Level, Runner, SourceLine, WorkflowJob
 from vmrag_link import env, markdown_text
+from vmrag_link.documents.export_paths import Folder
 from vmrag_link.errors import FAILED_CHECK, OK, FileFailed
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.case_formats import FORMATS
 from vmrag_link.ops.checks.cases import CaseList
 from vmrag_link.ops.checks.verify_commits import Code, PinFinding
 from vmrag_link.ops.checks.verify_commits import Level as Severity
-from vmrag_link.ops.report.files import write_text
 from vmrag_link.workspace import Workspace
 
 CHROMA = env.setting_variable("index.chroma")
@@ -60,16 +60,25 @@ def compared(workspace: Workspace) -> Comparison:
 
 
 def keep_results(job: WorkflowJob, found: CaseList) -> None:
-    """Write what a step looked at for later steps, where the workflow wants that. Raises
-    `FileFailed`.
+    """Write what a step looked at for later steps, where the workflow wants that.
+
+    No link in the workspace is followed: a pull request can have put it there. Raises
+    `UsageInvalid` for a folder outside of the workspace, `FileFailed` for one that is a link.
     """
-    if folder := inputs.results(job.workspace):
+    folders = inputs.results(job.workspace)
+    if folders is None:
+        return
+    for kind, ending in RESULTS.items():
+        parts = (*folders, f"{found.command}.{ending}")
+        path = job.workspace.joinpath(*parts)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            Folder(job.workspace).write(parts, FORMATS[kind](found).encode())
         except OSError as error:
-            raise FileFailed(f"results-path: {error.strerror}.", hint="Name a folder.", path=str(folder)) from error
-        for kind, ending in RESULTS.items():
-            write_text(folder / f"{found.command}.{ending}", [FORMATS[kind](found)])
+            raise FileFailed(
+                f"results-path: cannot write {path}: {error.strerror}.",
+                hint="with: results-path: a folder that the repository does not have",
+                path=str(path),
+            ) from error
 
 
 def variables(comparison: Comparison) -> dict[str, str]:

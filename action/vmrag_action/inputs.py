@@ -4,6 +4,7 @@ for it.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal, cast
@@ -131,10 +132,19 @@ def comments_alone(event: str) -> bool:
     return after
 
 
-def results(workspace: Path) -> Path | None:
-    """The folder that takes what was found as files; counts from the job's workspace."""
-    found = given("results-path")
-    return workspace / found if found else None
+def results(workspace: Path) -> tuple[str, ...] | None:
+    """Return the names of the folders, from the workspace on, that lead to the results; None if the
+    workflow wants none.
+
+    Raises `UsageInvalid` for a folder that is not in the workspace.
+    """
+    value = given("results-path")
+    if not value:
+        return None
+    path = Path(os.path.relpath(os.path.abspath(workspace / value), os.path.abspath(workspace)))  # noqa: PTH100  links stay
+    if path.parts[:1] == ("..",):
+        raise _refusal("results-path", "a folder in the workspace", value)
+    return path.parts
 
 
 def looked_at() -> str:

@@ -260,3 +260,19 @@ def test_without_cases_all_formats_are_whole():
     texts = {name: write(CaseList("check", QUERY_RULES, ())) for name, write in FORMATS.items()}
     assert not any([outcomes_of(texts["junit"]), results_of(texts["sarif"]), entries_of(texts["code_quality"])])
     assert texts["tap"] == "TAP version 14\n1..0\n"
+
+
+@pytest.mark.parametrize("link", ["reports", "reports/check.xml"])
+def test_files_of_a_check_are_not_written_through_a_link_of_the_repository(golden, tmp_path, link):
+    target = tmp_path / "outside"
+    target.mkdir()
+    (target / "check.xml").write_text("theirs")
+    (golden.top / link).parent.mkdir(exist_ok=True)
+    (golden.top / link).symlink_to(target if link == "reports" else target / "check.xml")
+    for arguments in (["check", "--junit"], ["verify", "--sarif"], ["report", "HEAD", "--html"]):
+        for path in ("reports/check.xml", f"{golden.top}/a/../reports/check.xml"):
+            error = golden.vmrag(*arguments, path, "--json", code=None).error
+            assert (error["code"], f"{golden.top / link} is a link" in error["message"]) == ("FILE_SYSTEM_ERROR", True)
+    assert (target / "check.xml").read_text() == "theirs"
+    golden.vmrag("check", "--junit", str(target / "check.xml"), code=None)
+    assert "testsuites" in (target / "check.xml").read_text()

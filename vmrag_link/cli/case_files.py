@@ -42,7 +42,7 @@ class CaseFiles(Record, frozen=True):
 
             for path in self.paths.values():
                 if path != _STDOUT:
-                    require_place(invocation.directory / path)
+                    require_place(invocation.directory / path, invocation.directory)
 
     def emit(self, invocation: Invocation, report: Any, lines: Iterable[str], found: Callable[[], CaseList]) -> None:
         """Write the files, and what the command prints otherwise."""

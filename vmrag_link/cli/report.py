@@ -75,7 +75,7 @@ def command(
         raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
     page_file, summary_file = (each and invocation.directory / each for each in (html, None if printed else summary))
     for file in filter(None, (page_file, summary_file)):
-        require_place(file)
+        require_place(file, invocation.directory)
     if page_file:
         jinja_page.require()
     with (

@@ -8,10 +8,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmrag_link.errors import FileFailed, quoted, system_failure
+from vmrag_link.paths import require_no_link
 
 
-def require_place(path: Path) -> None:
-    """Raises `FileFailed` where no file can be, before anything is done for it."""
+def require_place(path: Path, directory: Path) -> None:
+    """Raises `FileFailed` where no file can be, before anything is done for it, and for a link in
+    the repository around `directory`.
+    """
+    require_no_link(path, directory)
+    _require_folder(path)
+
+
+def _require_folder(path: Path) -> None:
     if path.is_dir():
         raise FileFailed(f"{path} is a folder.", hint="Name a file in it.", path=str(path))
     if not path.parent.is_dir():
@@ -24,7 +32,7 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
     Raises `FileFailed`, and what making the text raises; then the file is as it was.
     """
-    require_place(path)
+    _require_folder(path)
     try:
         if path.exists() and not path.is_file():  # a pipe, /dev/stdout
             _write(path, "w", pieces)

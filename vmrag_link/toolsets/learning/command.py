@@ -16,6 +16,7 @@ from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.models import LEARNINGS
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.system import relocation, stores
+from vmrag_link.paths import require_no_link
 from vmrag_link.toolsets.learning import (
     chats,
     code_index,
@@ -194,6 +195,8 @@ def validate_evidence(
 
     At least one of the first four options is needed.
     """
+    if output_file:
+        require_no_link(invocation.directory / output_file, invocation.directory)
     request = validation.ValidationRequest(
         evidence_file=_file(invocation, evidence_file) if evidence_file else None,
         threshold=threshold,
