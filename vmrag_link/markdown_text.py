@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from vmrag_link import terminal_text
+from vmrag_link.terminal_text import cut_text
 
 LIMIT = 1_000_000
 """Bytes."""
@@ -16,8 +17,11 @@ LIMIT = 1_000_000
 LEAST = 120
 """Bytes that a row keeps in any case; rows for which that is not there are only counted."""
 
-MOST = 20_000
+MOST = 5_000
 """Characters of a cell, of which nobody reads more."""
+
+LONGEST_CODE = 202
+"""Characters. A comment has some seventy spans, and GitHub refuses one of more than 65,536."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9./:?=&%_~-]+")
 
@@ -62,8 +66,12 @@ def code(value: object) -> str:
     """A text as a code span, which reads as it is, raw or shown: in it nothing is markup, a link, a
     mention or an image. It is one line, blanks between words are one, and an `@` stands apart from
     the name behind it, because programs look for mentions in what is raw.
+
+    The span has at most `LONGEST_CODE` characters of the text, and three times as many with what
+    surrounds it.
     """
-    shown = re.sub(r"@(?=\w)", "@ ", terminal_text.one_line(" ".join(str(value).split())))
+    shown = cut_text(terminal_text.one_line(" ".join(str(value).split())), LONGEST_CODE)
+    shown = re.sub(r"@(?=\w)", "@ ", shown)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     apart = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{apart}{shown or ' '}{apart}{fence}"
@@ -110,15 +118,14 @@ def table(
     """
     begin = f"{'#' * level} {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
     room = limit - len(begin.encode()) - 200
-    shown = [[_cut(str(cell), MOST) for cell in each] for each in rows[: max(0, room // LEAST)]]
+    shown = [
+        [cut_text(terminal_text.visible(str(cell)[:MOST]), MOST) for cell in each]
+        for each in rows[: max(0, room // LEAST)]
+    ]
     share = fair_share([len(_row(each).encode()) for each in shown], room)
     lines = [_fitting(each, share) for each in shown]
     rest = f"\n{len(rows) - len(shown)} more rows {text(elsewhere)}.\n" if len(rows) > len(shown) else ""
     return f"{begin}{''.join(lines)}{rest}\n"
-
-
-def _cut(cell: str, most: int) -> str:
-    return cell if len(cell) <= most else f"{cell[: most - 1]}…"
 
 
 def _row(cells: Sequence[object]) -> str:
@@ -147,5 +154,5 @@ def _fitting(cells: Sequence[str], share: int) -> str:
         kept = len(texts[longest]) * 3 // 4
         if kept < 2:  # noqa: PLR2004  nothing is left to cut
             return row if len(row.encode()) <= LEAST else _row(["…"] * len(texts))
-        texts[longest] = _cut(texts[longest], kept)
+        texts[longest] = cut_text(texts[longest], kept)
     return row

@@ -98,6 +98,13 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n")
 
 
+def cut_text(text: str, most: int) -> str:
+    """Return a text of at most `most` characters. Hosts count them after escaping: cut what is
+    escaped already.
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def lines(text: str) -> list[str]:
     """The lines of a text, which may end in CR LF; a newline at its end begins no further line, and
     an empty text has none.

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
 
-from vmrag_link import terminal_text
+from vmrag_link import markdown_text, terminal_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin_values import REVISION
 from vmrag_link.progress import QUIET, Task
+from vmrag_link.terminal_text import cut_text
 
 # `core` imports this for OpenID tokens, which no step asks for; it would import requests, which
 # takes 0.1 s a step.
@@ -34,6 +35,11 @@ from actions_toolkit.command import issue_command  # noqa: E402
 
 MOST_ANNOTATIONS = 10
 """Of a level in a step; the runner drops what is above that, and does not say so."""
+
+_MOST_MESSAGE, _MOST_HINT, _MOST_TITLE = 4096, 1024, 255
+"""Characters of an annotation's message, of the hint in it, and of its title. The runner cuts what
+is above that, and the hint is at the end.
+"""
 
 MATCHERS = Path(__file__).with_name("problems.json")
 
@@ -152,13 +158,14 @@ class Runner:
         """Show a message, and its hint below, at a place, or at the job alone. It is only logged
         where the step has as many annotations as the runner shows, or an earlier one showed it.
         """
-        text = terminal_text.without_commands(terminal_text.visible(f"{message}\n{hint}" if hint else message))
+        below = f"\n{_shown(hint, _MOST_HINT)}" if hint else ""
+        text = _shown(message, _MOST_MESSAGE - len(below)) + below
         if self._annotations[level] >= MOST_ANNOTATIONS or _shown_before(f"{level} {title} {at} {text}"):
             self.say(f"{level}: {text}")
             return
         self._annotations[level] += 1
         place = {"file": at.file, "line": str(at.line)} if at else {}
-        issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
+        issue_command(level, {"title": cut_text(terminal_text.one_line(title), _MOST_TITLE), **place}, text)
 
     # -- what others read --------------------------------------------------------------------------
 
@@ -192,10 +199,23 @@ class Runner:
         issue_command("add-matcher", {}, str(MATCHERS))
 
     def summarise(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
-        """Append to the job's summary, which `markdown_text` has made harmless and short enough."""
+        """Append to the step's summary, which `markdown_text` has made harmless.
+
+        GitHub drops the whole summary of a step that exceeds its limit, so a part for which there
+        is no room becomes a sentence.
+        """
         if path := environ.get("GITHUB_STEP_SUMMARY"):
             with Path(path).open("a", encoding="utf-8") as file:
-                file.write(markdown)
+                room = markdown_text.LIMIT - os.fstat(file.fileno()).st_size
+                file.write(markdown if len(markdown.encode()) <= room else _NO_ROOM)
+
+
+_NO_ROOM = "\nMore results are in the log.\n"
+
+
+def _shown(text: str, most: int) -> str:
+    """Return at most `most` characters, counted after escaping."""
+    return cut_text(terminal_text.without_commands(terminal_text.visible(text[: most + 1])), most)
 
 
 def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> bool:

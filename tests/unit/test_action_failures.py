@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import unquote
+
 import pytest
 
 from vmrag_action import failures, findings
-from vmrag_action.runner import Runner
-from vmrag_link import errors
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link import errors, markdown_text
+from vmrag_link.ops.checks.cases import CaseList
 
 
 @pytest.mark.parametrize(
@@ -57,3 +61,81 @@ def test_what_fails_a_step_is_what_the_input_names_and_all_that_is_worse(monkeyp
     code = findings.report(Runner(), "Verify", found, "1 finding")
     assert (code == errors.FAILED_CHECK) is failed
     assert ("::error " in capsys.readouterr().out) is failed
+
+
+@pytest.mark.parametrize("text", ["a", "\u200b", "\U000e0041\n", "::x\n"], ids=ascii)
+def test_annotation_stays_below_the_runners_limit_and_keeps_its_hint(capsys, text):
+    Runner().annotate("error", text * 5000, hint="git fetch origin", title=text * 500)
+    command, _, message = capsys.readouterr().out.removesuffix("\n").partition(" ")[2].partition("::")
+    assert len(unquote(message)) <= 4096
+    assert unquote(message).endswith("…\ngit fetch origin")
+    assert len(unquote(command.removeprefix("title="))) <= 255
+
+
+def test_summary_of_a_step_stays_below_the_hosts_limit(tmp_path, monkeypatch):
+    path = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    for letter in "abc":
+        Runner().summarise(f"{letter}\n" * 300_000)
+    assert path.stat().st_size <= 1024 * 1024
+    assert (path.read_text().count("a\n"), path.read_text().count("b\n")) == (300_000, 0)
+    assert path.read_text().endswith("More results are in the log.\n")
+
+
+def test_summary_of_findings_counts_characters_after_escaping(tmp_path, monkeypatch):
+    path = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    monkeypatch.setenv("INPUT_FAIL_ON", "never")
+    hidden = "\U000e0041" * 20_000
+    found = [findings.ActionFinding("error", "QUERY_MISSED", hidden, hidden, hidden) for _ in range(20)]
+    findings.report(Runner(), "Golden queries", found, "20 findings")
+    assert 100_000 < path.stat().st_size <= markdown_text.LIMIT
+    assert "U000e0041" in path.read_text()
+
+
+# -- results
+
+
+def keep(workspace: Path, monkeypatch, results_path: str) -> None:
+    monkeypatch.setenv("INPUT_RESULTS_PATH", results_path)
+    findings.keep_results(WorkflowJob(workspace, workspace, "push", ""), CaseList("verify", {}, ()))
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("theirs")
+    return folder
+
+
+@pytest.mark.parametrize("results_path", ["reports", "./a/../reports/deep/", "ABSOLUTE/reports"])
+def test_results_are_written_below_the_workspace(workspace, monkeypatch, results_path):
+    keep(workspace, monkeypatch, results_path.replace("ABSOLUTE", str(workspace)))
+    assert sorted(path.name for path in workspace.rglob("*.*")) == ["verify.junit.xml", "verify.sarif"]
+
+
+def test_results_replace_a_link_and_not_its_target(workspace, tmp_path, monkeypatch):
+    (workspace / "reports").mkdir()
+    (workspace / "reports" / "verify.junit.xml").symlink_to(tmp_path / "outside" / "file")
+    (workspace / "reports" / "verify.sarif").symlink_to(tmp_path / "outside" / "new")
+    keep(workspace, monkeypatch, "reports")
+    assert (tmp_path / "outside" / "file").read_text() == "theirs"
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
+    assert "<testsuites>" in (workspace / "reports" / "verify.junit.xml").read_text()
+
+
+@pytest.mark.parametrize("link", ["reports", "reports/deep", "reports/deep/er"])
+def test_results_refuse_a_folder_behind_a_link(workspace, tmp_path, monkeypatch, link):
+    (workspace / link).parent.mkdir(parents=True, exist_ok=True)
+    (workspace / link).symlink_to(tmp_path / "outside")
+    with pytest.raises(errors.FileFailed, match="results-path"):
+        keep(workspace, monkeypatch, "reports/deep/er")
+    assert [path.name for path in (tmp_path / "outside").rglob("*")] == ["file"]
+
+
+@pytest.mark.parametrize("results_path", ["..", "../outside", "a/../../outside", "/", "/tmp/elsewhere"])
+def test_results_refuse_a_folder_outside_of_the_workspace(workspace, monkeypatch, results_path):
+    with pytest.raises(errors.UsageInvalid, match="results-path must be a folder in the workspace"):
+        keep(workspace, monkeypatch, results_path)

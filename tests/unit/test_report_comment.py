@@ -14,8 +14,24 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.markdown_text import code
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.comment import MARKER, MOST_LINES, comment
-from vmrag_link.ops.report.comment_data import CommentData, data_of, parse
-from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ListedQuery, ReportSummary, ToldChunk
+from vmrag_link.ops.report.comment_data import (
+    CommentAnswer,
+    CommentChunk,
+    CommentData,
+    CommentDocument,
+    MissingThing,
+    data_of,
+    parse,
+)
+from vmrag_link.ops.report.gitlab import plain
+from vmrag_link.ops.report.records import (
+    AnswerChange,
+    ComparedQueries,
+    DocumentCounts,
+    ListedQuery,
+    ReportSummary,
+    ToldChunk,
+)
 
 HEAD = "1a2b3c4d" * 5
 RUN = "https://github.example/them/project/actions/runs/9"
@@ -102,6 +118,32 @@ def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
     assert "- new questions: `q" in body
     assert " and 297 more\n- removed question: `q`\n" in body
     assert "300 documents differ: 300 added." in body
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\U000e0041", "\x7f", "`", "@a", "#1", "\U00020000", "<", "a "], ids=ascii)
+def test_comment_stays_below_the_hosts_limit_for_any_data(text):
+    """The data of a fork's job can hold the longest texts of any characters."""
+    name, question, excerpt = ((text * 200)[:length] for length in (200, 200, 162))
+    chunks = CommentChunk(name, excerpt), CommentChunk(name, excerpt)
+    data = CommentData(
+        *(2**53, HEAD),
+        questions=10**9,
+        answers_changed=10**9 - 50,
+        answers_below=50,
+        answers=tuple(CommentAnswer(question, 2**53, *chunks, True, below) for below in [False] * 25 + [True] * 25),
+        questions_added=10**9,
+        added=(question,) * 10,
+        questions_removed=10**9,
+        removed=(question,) * 10,
+        documents_changed=DocumentCounts(10**9, 10**9, 10**9, 10**9),
+        documents=(CommentDocument("moved", name, name),) * 50,
+        things_missing=10**9,
+        missing=(MissingThing("EXPECTED", name),) * 50,
+    )
+    body = comment(parse(msgspec.json.encode(data)), RUN, of_fork=True)
+    assert len(body) <= 65_536
+    assert len(plain(body)) <= 1_000_000
+    assert body.splitlines()[-1].endswith("the fork's word.")
 
 
 def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():

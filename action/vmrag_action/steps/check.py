@@ -10,6 +10,7 @@ from vmrag_action.runner import Runner, SourceLine, WorkflowJob
 from vmrag_link.golden.queries import UPDATE, Miss
 from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks.check_queries import GoldenReport, check_queries
+from vmrag_link.terminal_text import one_line
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
@@ -31,7 +32,7 @@ def _missed(report: GoldenReport) -> Iterator[ActionFinding]:
     for query in report.queries:
         if query.misses:
             message = f"{query.query!r}: {'; '.join(each.message for each in query.misses)}"
-            told = "\n".join((message, *dict.fromkeys(_sides(query.misses))))
+            told = "\n".join(map(one_line, (message, *dict.fromkeys(_sides(query.misses)))))
             at = SourceLine(report.file, query.line)
             yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", told, "vmrag check", at)
 

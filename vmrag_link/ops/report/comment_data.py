@@ -215,5 +215,4 @@ def _excerpt(text: str, start: int) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    shown = terminal_text.visible(text)  # halves of surrogate pairs are no JSON
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return terminal_text.cut_text(terminal_text.visible(text), most)  # halves of surrogate pairs are no JSON
