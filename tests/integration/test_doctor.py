@@ -38,6 +38,8 @@ from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync import background
 from vmrag_link.sync.background import Watched
+from vmrag_link.toolsets.thinking.think import NewThought, think
+from vmrag_link.toolsets.thinking.tools import similar_thoughts
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -559,6 +561,54 @@ def remote_lost(project: Project) -> None:
     subprocess.run(["git", "-C", bare, "update-ref", "-d", "refs/vmrag/data"], check=True)
 
 
+def pushed_to_a_remote(project: Project) -> Path:
+    """Return the hub."""
+    hub = project.top.parent / "remote.git"
+    project.git("init", "-q", "--bare", str(hub))
+    project.git("remote", "add", "origin", str(hub))
+    project.vmrag("push")
+    return hub
+
+
+def remote_object_emptied(project: Project) -> None:
+    pushed_to_a_remote(project)
+    for path in (project.shared / "remotes.git" / "objects").glob("??/*"):
+        path.chmod(0o600)
+        path.write_bytes(b"")
+
+
+def remote_repository_without_configuration(project: Project) -> None:
+    pushed_to_a_remote(project)
+    (project.shared / "remotes.git" / "config.own").unlink()
+
+
+def remote_copy_with_a_flipped_bit(project: Project) -> None:
+    pushed_to_a_remote(project)
+    [copy] = (project.shared / "remotes").glob("*/remote.doltlite")
+    flip(copy, copy.stat().st_size // 2, 3)
+
+
+def index_of_sources_truncated(project: Project) -> None:
+    with (project.top / ".vmrag.yaml").open("a") as settings:
+        settings.write("sources:\n  - collection: code\n    paths: [docs]\n")
+    project.vmrag("query", "rest")
+    [index] = folders(project.shared / "sources")
+    os.truncate(index / "view", 10)
+
+
+def local_index_truncated(project: Project) -> None:
+    project.git("config", "vmrag.system.versioned", "false")
+    with terminal.opened(project) as ws:
+        think(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
+        similar_thoughts(ws, "rest", k=3)
+    [index] = folders(project.shared / "local" / "index")
+    os.truncate(index / "view", 10)
+
+
+def list_of_imported_files_emptied(project: Project) -> None:
+    (project.own / "imported").write_bytes(b"")
+
+
 def open_to_others(project: Project) -> None:
     project.shared.chmod(0o755)
 
@@ -624,6 +674,12 @@ BROKEN = [
     Broken(journal_damaged, "JOURNAL_DAMAGED", "warning"),
     Broken(journal_set_aside, "JOURNAL_SET_ASIDE", "note", fixed=False),
     Broken(remote_lost, "REMOTE_LOST", "error"),
+    Broken(remote_object_emptied, "REMOTE_COPY_DAMAGED", "warning"),
+    Broken(remote_repository_without_configuration, "REMOTE_COPY_DAMAGED", "warning"),
+    Broken(remote_copy_with_a_flipped_bit, "REMOTE_COPY_DAMAGED", "warning"),
+    Broken(index_of_sources_truncated, "SOURCES_DAMAGED", "warning"),
+    Broken(local_index_truncated, "LOCAL_INDEX_DAMAGED", "warning"),
+    Broken(list_of_imported_files_emptied, "IMPORTED_LIST", "warning"),
     Broken(embeddings_foreign, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(embeddings_damaged, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(truncated_spare, "SNAPSHOT_DAMAGED", "warning"),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from vmrag_link import locks, permissions
 from vmrag_link.git import configuration
-from vmrag_link.git.run import demand, failure, git_in
+from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.paths import Places
 from vmrag_link.permissions import PRIVATE
 
@@ -123,6 +123,9 @@ _PATIENCE = 30.0
 _LOOSE, _PACKS = 1000, 50
 """How many loose objects (counted in one of 256 folders) or packs git does not put together yet."""
 
+_OWN_CONFIG = "config.own"
+_INCLUDE = f"[include]\n\tpath = {_OWN_CONFIG}\n"
+
 # What is set for our repository alone, remotes and proxies among it, counts here, too; what is read
 # later counts more. Relative: a project may be moved to another place.
 _SETTINGS = """[include]
@@ -149,12 +152,16 @@ def make(places: Places, folder: Path) -> Places:
     done = git_in(folder, *arguments)
     if done.returncode != 0:
         raise failure(arguments, done)
-    own = folder / "config.own"
+    own = folder / _OWN_CONFIG
     permissions.make_file(own)
-    own.write_text(_SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE))
+    own.write_text(_own_settings(places, folder))
     with (folder / "config").open("a") as config:
-        config.write(f"[include]\n\tpath = {own.name}\n")
+        config.write(_INCLUDE)
     return apart
+
+
+def _own_settings(places: Places, folder: Path) -> str:
+    return _SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE)
 
 
 def tidy(apart: Places) -> None:
@@ -222,17 +229,85 @@ def see(apart: Places, *others: Places) -> None:
 
 
 def lasting(places: Places, folder: Path) -> Places:
-    """The repository there, made if it is missing. A kill leaves none that is half made."""
-    if not _is_made(folder):
-        with locks.exclusive(places.locks / f"{folder.name}.lock", purpose=f"make {folder.name}", timeout=_PATIENCE):
-            if not _is_made(folder):
-                unfinished = folder.with_name(f"{folder.name}.unfinished")
+    """The repository there, made if it is missing. A kill leaves none that is half made.
+
+    If its configuration is damaged, write it again. Objects and refs stay: see `damage`.
+    """
+    if not _is_configured(places, folder):
+        with _exchanging(places, folder):
+            if not _is_configured(places, folder):
+                unfinished = _unfinished(folder)
                 shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
                 permissions.make_folder(unfinished)
                 make(places, unfinished)
-                unfinished.rename(folder)
+                if folder.exists():
+                    _restore_configuration(unfinished, folder)
+                    shutil.rmtree(unfinished)
+                else:
+                    unfinished.rename(folder)
     return at(places, folder)
 
 
-def _is_made(folder: Path) -> bool:
-    return (folder / "config.own").exists()
+def damage(apart: Places) -> str:
+    """Return why git cannot use the repository that `make` made, or an empty text.
+
+    git reads every object, which takes about a second for 100 MB.
+    """
+    if not apart.common.is_dir():
+        return ""
+    if not _is_configured(apart.code or apart, apart.common):
+        return "its configuration cannot be used"
+    checked = git(apart, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
+    if checked.returncode == 0:
+        return ""
+    reasons = (line for line in (checked.text + checked.complaint).splitlines() if not line.startswith("notice:"))
+    return next(reasons, "git fsck failed").removeprefix("error: ")
+
+
+def discard(places: Places, folder: Path) -> None:
+    """Remove the repository there. Other processes that use it fail, and make it again."""
+    with _exchanging(places, folder):
+        unfinished = _unfinished(folder)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(unfinished)
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def leftovers(places: Places, folder: Path) -> list[Path]:
+    """Return what killed `lasting` and `discard` calls left beside the repository."""
+    unfinished = _unfinished(folder)
+    return [unfinished] if unfinished.exists() and not locks.is_held(_exchange_lock(places, folder)) else []
+
+
+def _exchanging(places: Places, folder: Path) -> contextlib.AbstractContextManager[None]:
+    return locks.exclusive(_exchange_lock(places, folder), purpose=f"make {folder.name}", timeout=_PATIENCE)
+
+
+def _exchange_lock(places: Places, folder: Path) -> Path:
+    return places.locks / f"{folder.name}.lock"
+
+
+def _unfinished(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.unfinished")
+
+
+def _restore_configuration(made: Path, folder: Path) -> None:
+    """Move the files of a new repository to one whose configuration is damaged.
+
+    Our own part goes last: a killed process has not restored it.
+    """
+    for name in ("objects", "refs"):
+        permissions.make_folder(folder / name)
+    for name in ("HEAD", "config", _OWN_CONFIG):
+        (made / name).replace(folder / name)
+
+
+def _is_configured(places: Places, folder: Path) -> bool:
+    try:
+        head, config, own = ((folder / name).read_bytes() for name in ("HEAD", "config", _OWN_CONFIG))
+    except FileNotFoundError:
+        return False
+    parts = ((folder / name).is_dir() for name in ("objects", "refs"))
+    whole = head.startswith(b"ref: refs/heads/") and config.endswith(_INCLUDE.encode()) and all(parts)
+    return whole and own == _own_settings(places, folder).encode()

@@ -92,11 +92,6 @@ def contains(places: Places, commit: str, part: str) -> bool | None:
     return not done.returncode if done.returncode in (0, 1) else None
 
 
-def is_complete(places: Places, commit: str) -> bool:
-    """Whether everything that a commit reaches is here."""
-    return git(places, "rev-list", "--objects", "--quiet", "--end-of-options", commit).returncode == 0
-
-
 def set_ref(places: Places, ref: str, commit: str | None) -> None:
     """Move a local ref, or (None) remove it."""
     demand(places, "update-ref", *((ref, commit) if commit else ("-d", ref)))

@@ -58,6 +58,12 @@ class Copy(Protocol):
     def stands_at(self, commit: str) -> bool:
         """Whether the copy is what was noted for the commit."""
 
+    def damage(self, commit: str) -> str:
+        """Return what is damaged of a copy that holds the commit or more, or an empty text.
+
+        Reads all of it.
+        """
+
     def note(self, commit: str) -> None:
         """Note that the copy stands for the commit, once it would survive a power cut."""
 
@@ -108,6 +114,13 @@ class FileCopy:
 
     def stands_at(self, commit: str) -> bool:
         return stands_at(self._file, commit)
+
+    def damage(self, commit: str) -> str:
+        try:
+            whole = not self.exists or segments.begins_with(self._git, commit, self._file)
+        except RemoteDamaged as error:
+            return error.message
+        return "" if whole else f"{self._file.name} is not what was fetched"
 
     def note(self, commit: str) -> None:
         note(self._file, commit)
@@ -221,6 +234,10 @@ class DoltCopy:
         except FileNotFoundError:
             return False
         return noted == commit and transfer.tip(self._repo, DOLT_DATA) == commit
+
+    def damage(self, commit: str) -> str:
+        del commit  # git names objects by their content
+        return sidecar_repo.damage(self._repo)
 
     def note(self, commit: str) -> None:
         write_atomically(self._note, commit.encode(), durable=False)

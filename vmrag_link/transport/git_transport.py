@@ -2,7 +2,8 @@
 
 A copy of what it holds lies here (`copies`), and the engine uses it as any remote. The copy is
 brought to the tracking ref before it is used; the tracking ref is at the last state that proved
-sound. All of this is derived: what does not fit is thrown away.
+sound. All of this is derived: if an operation fails and the repository or the copy is damaged, both
+are removed, and the operation starts again.
 
 Fetched objects arrive in a repository of their own. Only sound ones are moved on; the rest is
 removed with it.
@@ -14,8 +15,9 @@ what they were.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,13 +26,18 @@ import msgspec
 from vmrag_link.engines.base import Engine, EngineName
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
+    AuthenticationFailed,
+    EngineFailed,
     FileSystemError,
+    GitFailed,
     KnowledgeRefused,
     RemoteDamaged,
     RemoteError,
     RemoteInvalid,
     RemoteMoved,
     RemoteRejected,
+    RemoteTooNew,
+    RemoteUnreachable,
     VmragError,
 )
 from vmrag_link.git import sidecar_repo, transfer
@@ -41,6 +48,12 @@ from vmrag_link.pin_values import DATA, DOLT_DATA
 from vmrag_link.transport import copies, direct_transport
 
 T = TypeVar("T")
+
+_CERTAIN = (AuthenticationFailed, KnowledgeRefused, RemoteInvalid, RemoteMoved, RemoteTooNew)
+"""Errors that damage here does not cause."""
+
+_OF_OBJECTS = re.compile(r"(?i)object|pack|inflate|corrupt|sha1|bad config|reference")
+"""Words of git about its own files, which it does not use about a network."""
 
 
 class _Rejected(Record, frozen=True):
@@ -71,13 +84,48 @@ class GitTransport:
         return transfer.tip(self._git, self._ref)
 
     def heads(self) -> dict[str, str]:
-        self._settle()
+        self._rebuilding(self._settle)
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
+        return self._rebuilding(self._fetch)
+
+    def _rebuilding(self, operation: Callable[[], T]) -> T:
+        """Call `operation`. If it fails because of damage here, rebuild and call it again."""
+        try:
+            return operation()
+        except VmragError as why:
+            if not self._removes_damage(why):
+                raise
+        return operation()
+
+    def _removes_damage(self, why: VmragError) -> bool:
+        """Remove the repository and the copy if they are damaged, which may be why git failed.
+
+        A remote that does not answer is not a reason to read the whole repository.
+        """
+        suspicious = isinstance(why, EngineFailed | GitFailed | RemoteError) and not isinstance(why, _CERTAIN)
+        if isinstance(why, RemoteUnreachable):
+            suspicious = bool(_OF_OBJECTS.search(str(why.details.get("said", ""))))
+        if not suspicious or not self.damage():
+            return False
+        self.rebuild()
+        return True
+
+    def damage(self) -> str:
+        """Return what is damaged of the repository and the copy, or an empty text."""
+        return sidecar_repo.damage(self._git) or (self._copy.damage(self._tip) if self._tip else "")
+
+    def rebuild(self) -> None:
+        """Remove the repository and the copy: a fetch brings them again."""
+        sidecar_repo.discard(self._places, self._git.common)
+        self._git = store(self._places)
+        self._discard()
+
+    def _fetch(self) -> bool:
         self._require_news()
         with self._arrivals() as there:
-            fetched = self._ask(there)
+            fetched = transfer.fetch(there, self._peer, self._peer.ref, DATA)
             if fetched is None:
                 return False
             tip = self._tip
@@ -97,16 +145,6 @@ class GitTransport:
 
     def _arrivals(self) -> contextlib.AbstractContextManager[Places]:
         return arrivals(self._places, self._git, self._key)
-
-    def _ask(self, there: Places) -> str | None:
-        try:
-            return transfer.fetch(there, self._peer, self._peer.ref, DATA)
-        except RemoteDamaged:
-            tip = self._tip
-            if tip is None or transfer.is_complete(self._git, tip):
-                raise
-        self._forget()  # the damage may be ours
-        return transfer.fetch(there, self._peer, self._peer.ref, DATA)
 
     def _reject(self, commit: str, why: VmragError, *, stood: bool) -> None:
         """Restore the copy and remember the refusal.
@@ -142,17 +180,29 @@ class GitTransport:
         return transfer.advertised(self._git, self._peer, self._peer.ref)
 
     def current(self) -> bool:
-        return self._advertised() == self._tip
+        return self._rebuilding(self._advertised) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
+        with self._moved_if_damaged("vmrag push"):
+            return self._push(write)
+
+    @contextlib.contextmanager
+    def _moved_if_damaged(self, again: str) -> Iterator[None]:
+        """If the block fails because of damage here, remove it and raise `RemoteMoved`: the caller
+        has to fetch first.
+        """
+        try:
+            yield
+        except VmragError as why:
+            if not self._removes_damage(why):
+                raise
+            raise RemoteMoved("The copy of the remote was damaged here, and was removed.", hint=again) from why
+
+    def _push(self, write: Callable[[str], T]) -> T:
         before = self._settle()
         self._copy.unnote()  # from here on copy and engine may be ahead of the remote
         done = write(self._copy.url)
-        try:
-            commit = self._copy.store(before)
-        except RemoteDamaged as error:
-            self._forget()
-            raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
+        commit = self._copy.store(before)
         try:
             transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
         except RemoteMoved:
@@ -167,6 +217,9 @@ class GitTransport:
         return done
 
     def put_back(self) -> bool:
+        return self._rebuilding(self._put_back)
+
+    def _put_back(self) -> bool:
         tip = self._tip
         if tip is None:
             return False
@@ -180,6 +233,10 @@ class GitTransport:
         Raises `RemoteMoved` unless the remote is as it was just now when it was fetched, or proved
         damaged.
         """
+        with self._moved_if_damaged("vmrag gc --remote --apply"):
+            self._replace(write)
+
+    def _replace(self, write: Callable[[str, str], None]) -> None:
         there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
         key, fresh = f"{self._key}-new", self._copy.fresh()
@@ -217,6 +274,9 @@ class GitTransport:
 
     def size(self) -> tuple[int, int]:
         """Bytes of what it held when it was last fetched, and the number of commits there."""
+        return self._rebuilding(self._size)
+
+    def _size(self) -> tuple[int, int]:
         tip = self._tip
         return (self._copy.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
 
@@ -268,6 +328,9 @@ def clone(
 ) -> Engine | None:
     """See `connection.clone`."""
     there, folder = store(places), places.remotes / key
+    if sidecar_repo.damage(there):
+        sidecar_repo.discard(places, there.common)
+        there = store(places)
     copy = copies.of(engine, folder, there)
     with arrivals(places, there, key) as room:
         fetched = transfer.fetch(room, peer, peer.ref, DATA)
@@ -292,7 +355,23 @@ def arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractCont
 
 
 def _incoming(places: Places, key: str) -> Path:
-    return places.remotes / f"incoming-{key}"
+    return places.remotes / f"{_INCOMING}{key}"
+
+
+_INCOMING = "incoming-"
+
+
+def copy_damage(places: Places, engine: EngineName, key: str) -> str:
+    """Return what is damaged of the copy of a remote, or an empty text."""
+    there = sidecar_repo.at(places, places.remote_objects)
+    tip = transfer.tip(there, _tracking(key))
+    return copies.of(engine, places.remotes / key, there).damage(tip) if tip else ""
+
+
+def copied_remotes(places: Places) -> list[str]:
+    """Return the keys of the remotes of which a copy exists."""
+    folders = sorted(places.remotes.iterdir()) if places.remotes.is_dir() else []
+    return [each.name for each in folders if each.is_dir() and not each.name.startswith(_INCOMING)]
 
 
 def last_seen(places: Places, key: str) -> str | None:

@@ -54,7 +54,8 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
     """Write the file as a child of the commit `parent`, whose size of segments is kept and whose
     segments are shared.
 
-    Returns the commit, or `parent` itself if nothing changed. No ref moves.
+    Returns the commit, or `parent` itself if nothing changed. No ref moves. Raises `RemoteDamaged`
+    if the file does not begin with what the parent holds: the engine only appends.
     """
     stored = _Stored.read(places, parent) if parent else None
     length = stored.manifest.segment_size if stored else segment_size
@@ -62,12 +63,16 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
     writer = objects.ObjectWriter(places)
     digests, size = [], 0
     with file.open("rb") as source:
-        for segment in _pieces(source, length):
+        for number, segment in enumerate(_pieces(source, length)):
             digest = _digest(segment)
+            if stored and not _is_kept(stored.manifest, number, segment, digest):
+                raise RemoteDamaged(f"{file} is damaged here; nothing was pushed.", hint="vmrag push")
             if digest not in blobs:
                 blobs[digest] = writer.blob(segment)
             digests.append(digest)
             size += len(segment)
+    if stored and size < stored.manifest.size:
+        raise RemoteDamaged(f"{file} was cut off here; nothing was pushed.", hint="vmrag push")
     manifest = SegmentManifest(FORMAT, size, length, tuple(digests))
     if stored and manifest == stored.manifest and parent:
         return parent
@@ -127,6 +132,23 @@ def restore(places: Places, commit: str, file: Path) -> None:
             target.seek(number * manifest.segment_size)
             target.write(segment)
         target.truncate(manifest.size)
+
+
+def begins_with(places: Places, commit: str, file: Path) -> bool:
+    """Return whether the file begins with what the commit holds. Raises `RemoteDamaged`."""
+    manifest = _Stored.read(places, commit).manifest
+    with file.open("rb") as source:
+        pieces = enumerate(_pieces(source, manifest.segment_size))
+        kept = all(_is_kept(manifest, number, segment, _digest(segment)) for number, segment in pieces)
+        return kept and source.seek(0, os.SEEK_END) >= manifest.size
+
+
+def _is_kept(manifest: SegmentManifest, number: int, segment: bytes, digest: str) -> bool:
+    """Return whether a segment begins with the one that the manifest has, if it has one."""
+    if number >= len(manifest.sha256):
+        return True
+    before, length = manifest.sha256[number], _length(manifest, number)
+    return digest == before or (len(segment) > length and _digest(segment[:length]) == before)
 
 
 def size(places: Places, commit: str) -> int:

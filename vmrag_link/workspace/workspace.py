@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -330,12 +330,16 @@ class Workspace:
     def remember_imported(self, at: At) -> None:
         """Tell the shims of git's hooks of which files the documents at a place were imported."""
         from vmrag_link.documents import import_base
+
+        import_base.remember(self.places.imported, self.imported_sources(at))
+
+    def imported_sources(self, at: At) -> Iterator[str]:
+        """List the files of which the documents at a place were imported, below the root."""
         from vmrag_link.documents.import_base import OUTSIDE
 
         ours = (each for each in self.engine.collections(at) if each.kind not in WITHOUT_FILES)
         inside = (each.name for each in ours if each.import_base != OUTSIDE)
-        sources = (source for name in inside for _, source in self.engine.sources(at, name))
-        import_base.remember(self.places.imported, sources)
+        return (source for name in inside for _, source in self.engine.sources(at, name))
 
     def move(self) -> None:
         """As `reconcile`, for the documents alone: reading and writing rows needs no index.

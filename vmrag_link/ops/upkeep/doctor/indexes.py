@@ -17,16 +17,18 @@ from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient
 from vmrag_link.chroma_server.contents import SharedContents
 from vmrag_link.chroma_server.share import difference, give_up
+from vmrag_link.documents import import_base
 from vmrag_link.embedding.base import SERVICES
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import Busy, ChromaServerFailed, IndexExtraMissing, UsageInvalid, quoted
 from vmrag_link.index import view
+from vmrag_link.index.directories import lock_of
 from vmrag_link.index.view import problem_of, unembedded
 from vmrag_link.ops.follow.sync import sync, wait_for_server
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import background, chroma_sharing, shared_vectors
+from vmrag_link.sync import background, chroma_sharing, shared_vectors, source_views
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores
 from vmrag_link.workspace import Workspace
 
@@ -105,6 +107,61 @@ def _drop_copy(ws: Workspace, finding: Finding) -> str:
     return "Removed it; it is made again when it is needed."
 
 
+def _check_sources(ws: Workspace) -> Iterator[Finding]:
+    """Every byte of the indexes of files of the code's tree."""
+    kept = ws.sources.views
+    read: dict[str, str] = {}
+    for each in kept.all():
+        with kept.reading(each.path):
+            problem = problem_of(each.path, revision=each.revision) or view.mismatch(each.path, read)
+        if problem and each.path.exists():  # another process may remove it now
+            message = f"An index of sources is damaged: {problem}."
+            yield Finding("SOURCES_DAMAGED", "warning", message, DOCTOR, str(each.path))
+
+
+def _drop_sources(ws: Workspace, finding: Finding) -> str:
+    if not ws.sources.views.discard(Path(finding.subject)):
+        raise Busy("Another process reads that index.", hint="Run it again when that has finished.")
+    ws.views.segments.collect(source_views.view_folders(ws.places))
+    return "Removed it; the next query builds it again."
+
+
+def _check_local(ws: Workspace) -> Iterator[Finding]:
+    """Every byte of the index of the documents that stay on this machine."""
+    if not ws.local.there or not ws.places.local_index.is_dir():
+        return
+    index = ws.local.index()
+    if not index.path.exists() or locks.is_held(lock_of(index.path)):
+        return
+    with index.reading():
+        problem = index.damage() or view.mismatch(index.path)
+    if problem:
+        message = f"The index of the documents that stay on this machine is damaged: {problem}."
+        yield Finding("LOCAL_INDEX_DAMAGED", "warning", message, DOCTOR, str(index.path))
+
+
+def _drop_local(ws: Workspace, _: Finding) -> str:
+    index = ws.local.index()
+    with index.writing():
+        index.drop()
+    return "Removed it; the next search builds it again."
+
+
+def _check_imported(ws: Workspace) -> Iterator[Finding]:
+    """Compare the list of imported files, by which queries and hooks decide, with the documents."""
+    path = ws.places.imported
+    if not ws.initialized or not ws.standing_revision or not path.exists():
+        return
+    if import_base.lacks(path.read_bytes(), ws.imported_sources(ws.at())):
+        message = "The list of imported files lacks some of them: they are not compared at a commit."
+        yield Finding("IMPORTED_LIST", "warning", message, DOCTOR, str(path))
+
+
+def _rewrite_imported(ws: Workspace, _: Finding) -> str:
+    ws.remember_imported(ws.at())
+    return "Wrote it again."
+
+
 def vectors(ws: Workspace) -> Iterator[Finding]:
     path = ws.places.embeddings
     damage = EmbeddingCache(path).damage()
@@ -119,6 +176,9 @@ def _mend_vectors(ws: Workspace, _: Finding) -> str:
 
 VIEWS = Topic("indexes", views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED": _sync})
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
+SOURCES = Topic("indexes of sources", _check_sources, {"SOURCES_DAMAGED": _drop_sources})
+LOCAL_INDEX = Topic("this machine's index", _check_local, {"LOCAL_INDEX_DAMAGED": _drop_local})
+IMPORTED = Topic("imported files", _check_imported, {"IMPORTED_LIST": _rewrite_imported})
 VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})
 SYNC = Topic("sync", synced, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.errors import RemoteError, quoted, set_aside
-from vmrag_link.git import plumbing, refs, remotes, transfer
+from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
@@ -158,6 +158,40 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
         yield Finding("SYSTEM_MISPLACED", "note", told, relocation.COMMAND, str(folder))
 
 
+def _check_copies(ws: Workspace) -> Iterator[Finding]:
+    """Read every byte of what was fetched from remotes, and is fetched again if it is damaged."""
+    if not ws.initialized:
+        return
+    store = ws.places.remote_objects
+    problem = sidecar_repo.damage(sidecar_repo.at(ws.places, store))
+    if problem:
+        message = f"The git repository {store.name}, through which remotes are fetched, is damaged: {problem}."
+        yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(store))
+        return
+    for key in git_transport.copied_remotes(ws.places):
+        problem = git_transport.copy_damage(ws.places, ws.engine.name, key)
+        if problem and not connection.is_in_use(ws.places, key):
+            message = f"The copy of a remote is damaged: {problem}."
+            yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(ws.places.remotes / key))
+
+
+def _rebuild_copy(ws: Workspace, finding: Finding) -> str:
+    """Remove the damaged one, and fetch again from the remotes that had been asked before."""
+    path, copied = Path(finding.subject), git_transport.copied_remotes(ws.places)
+    if path == ws.places.remote_objects:
+        sidecar_repo.discard(ws.places, path)
+    else:
+        connection.remove_copy(ws.places, path.name, timeout=ws.lock_timeout)
+    try:
+        for address in _addresses(ws):
+            if address.key in copied:
+                with connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
+                    peer.fetch()
+    except RemoteError as error:
+        return f"Removed it; the next fetch brings it again ({error.message.rstrip('.')})."
+    return "Removed it, and fetched it again."
+
+
 def _check_remote(ws: Workspace) -> Iterator[Finding]:
     """Asks those remotes that have been asked before, and are trusted."""
     if not ws.initialized:
@@ -201,8 +235,9 @@ def _put_back(ws: Workspace, finding: Finding) -> str:
     for address in _addresses(ws):
         if address.key == finding.subject:
             with connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
-                peer.put_back()
-            return f"Pushed back what {quoted(address.text)} held when it was last asked."
+                restored = peer.put_back()
+            if restored:
+                return f"Pushed back what {quoted(address.text)} held when it was last asked."
     return "Nothing was left to do."
 
 
@@ -212,4 +247,5 @@ JOURNAL = Topic(
 )
 LINKS = Topic("links", _check_links, {"LINKS_WAITING": _flush})
 LOCAL = Topic("this machine's own", _check_local)
+COPIES = Topic("copies of remotes", _check_copies, {"REMOTE_COPY_DAMAGED": _rebuild_copy})
 REMOTE = Topic("remote", _check_remote, {"REMOTE_LOST": _put_back})
