@@ -3,7 +3,7 @@
     VmragError             what every surface catches; anything else is a bug
     ├── Usage (exit 2)     UsageInvalid · ConfigInvalid (ProgramTooOld) · AddressWithCredentials
     │                      QueriesInvalid (QueriesMissing)
-    │                      NotInitialized (KnowledgeElsewhere)
+    │                      NotInitialized (KnowledgeElsewhere, KnowledgeLost: exit 3)
     │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
     │                      JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing
     │                      TableMissing · McpExtraMissing · SourceReadOnly
@@ -173,6 +173,15 @@ class NotInitialized(UsageError):
 
 class KnowledgeElsewhere(NotInitialized):
     """The code pins a knowledge base that is not on this machine."""
+
+
+class KnowledgeLost(NotInitialized):
+    """The file or the repository of the knowledge base is missing; other files show that it was
+    here. Only the user decides to go on without what was in it alone.
+    """
+
+    code = "DATABASE_ERROR"
+    exit_code = FAILED
 
 
 class AlreadyInitialized(UsageError):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmrag_link.engines.base import Engine, EngineName, engine_of
+from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of
 from vmrag_link.engines.base_session import Stamp, dolt_stamp, doltlite_stamp
 from vmrag_link.engines.dolt.access import DoltAccess, require_private
-from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits
 from vmrag_link.errors import NotInitialized
 
 NO_ACCESS = DoltAccess()
@@ -20,6 +20,16 @@ NO_ACCESS = DoltAccess()
 def there(folder: Path) -> bool:
     """Whether `open_engine` would find something."""
     return engine_of(folder) is not None
+
+
+def is_lost(folder: Path) -> bool:
+    """Return whether the engine's file or repository is missing, and other files show that it was
+    in the folder. A creation that was killed leaves only locks and what was unfinished.
+    """
+    if there(folder) or not folder.is_dir():
+        return False
+    names = (path.name for path in folder.iterdir())
+    return any(not name.startswith((LOCK_NAME, UNFINISHED)) and not name.endswith(".tmp") for name in names)
 
 
 def stamp(folder: Path) -> Stamp:

@@ -118,7 +118,8 @@ class LocalStore(StoreBesideWorkTree):
     @property
     def there(self) -> bool:
         """Whether anything was ever kept here."""
-        return opening.there(self.places.local_kb)
+        folder = self.places.local_kb
+        return opening.there(folder) or opening.is_lost(folder)
 
     @property
     def remedy(self) -> str:
@@ -142,6 +143,12 @@ class LocalStore(StoreBesideWorkTree):
 
     def _open(self) -> Engine:
         folder = self.places.local_kb
+        if opening.is_lost(folder):
+            raise EngineFailed(
+                f"The documents that stay on this machine were in {folder}, and their file is missing.",
+                hint=f"put the file back from a backup; or, to start without them: {self.remedy}",
+                path=str(folder),
+            )
         if not self.there:
             sidecar_repo.prepare(self.places)
             with contextlib.suppress(AlreadyInitialized):  # by another process, a moment ago

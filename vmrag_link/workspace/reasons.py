@@ -5,10 +5,11 @@ command that helps.
 from __future__ import annotations
 
 from vmrag_link import pin as pins
-from vmrag_link.engines import migrated
+from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import engine_of
 from vmrag_link.errors import (
     KnowledgeElsewhere,
+    KnowledgeLost,
     KnowledgeMoved,
     KnowledgeRefused,
     NotInitialized,
@@ -33,22 +34,43 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
     `why`: what kept the knowledge base of a clone from being fetched. A new one is proposed only
     where there is none to be had.
     """
+    if opening.is_lost(ws.places.kb):
+        return _lost(ws)
     if plumbing.pin_bytes(ws.places) is None:
         return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
     said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _not_trusted(ws)
     if why is None:
         return KnowledgeElsewhere(said, hint="vmrag clone", path=str(ws.places.kb))
-    then, pin = "then: vmrag clone", ws.places.pin.name
+    then = "then: vmrag clone"
     if isinstance(why, RemoteEmpty):
-        then = (
-            "or start a new one, without what was known: "
-            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
-        )
+        then = f"or start a new one, without what was known: {_start_over(ws)}"
     hint = f"{why.hint}; {then}"
     if isinstance(why, RemoteEmpty) and _may_be_on_a_server(ws):
         hint = f"If a Dolt server has it: git config vmrag.dolt.server HOST:PORT && vmrag clone. {hint}"
     return KnowledgeElsewhere(f"{said} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
+
+
+def _lost(ws: WorkTree) -> KnowledgeLost:
+    from vmrag_link.git import remotes  # a checkout should not wait for it
+
+    kb = ws.places.kb
+    pushed = remotes.names(ws.places) or _may_be_on_a_server(ws)
+    return KnowledgeLost(
+        f"The knowledge base was in {kb}, and is missing: somebody deleted or moved its file. "
+        "What was not pushed, and uncommitted documents, were only there.",
+        hint="put the file back from a backup; or, without what was only there: "
+        + ("vmrag clone" if pushed else _start_over(ws)),
+        path=str(kb),
+    )
+
+
+def _start_over(ws: WorkTree) -> str:
+    pin = ws.places.pin.name
+    return (
+        f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' "
+        "&& vmrag init --new"
+    )
 
 
 def _may_be_on_a_server(ws: WorkTree) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions, terminal_text
 from vmrag_link.engines import inspection, tables
-from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SCHEMA_VERSION, SERVER_FILE
+from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SCHEMA_VERSION, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
@@ -229,6 +229,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
             fill(unfinished)
             _configure(unfinished / DOLT_FOLDER / "config.json")
             permissions.settle(unfinished / DOLT_FOLDER)
+            (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)  # of a repository that was here before
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
             shutil.rmtree(unfinished)

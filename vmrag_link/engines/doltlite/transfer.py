@@ -12,8 +12,8 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines import inspection as engine_inspection
-from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
-from vmrag_link.engines.doltlite import history, inspection, remotes, schema
+from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH, UNCOMMITTED_NAME
+from vmrag_link.engines.doltlite import extent, history, inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.limits import UNFINISHED, Limits, already_there, first_message, writable
@@ -70,6 +70,8 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
             for other in unfinished.iterdir():
                 if other.name != DOLTLITE_FILE:
                     other.unlink()
+            extent.forget(path)  # of a file that was here before
+            (folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
             (unfinished / DOLTLITE_FILE).rename(path)
         finally:
             shutil.rmtree(unfinished)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import pin_values
-from vmrag_link.engines import migrated
+from vmrag_link.engines import migrated, opening
 from vmrag_link.errors import (
     FileSystemError,
     LockError,
@@ -106,6 +106,8 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
 
     A remote that refuses answers at once. Only one that is silent is not asked again.
     """
+    if opening.is_lost(ws.places.kb):
+        raise reasons.uninitialized(ws)
     pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     if pin is None:
         return False

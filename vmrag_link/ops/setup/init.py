@@ -104,6 +104,8 @@ def init(
     made_by = engine or ws.config.engine  # a settings file that cannot be read stops here, before anything is made
     _require_engine(ws, engine)
     cloned = None
+    if not new and opening.is_lost(ws.places.kb):
+        raise reasons.uninitialized(ws)
     if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
         cloned = _cloned(ws)
         _require_engine(ws, engine)

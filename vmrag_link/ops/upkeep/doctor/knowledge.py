@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME
-from vmrag_link.errors import RemoteError, quoted, set_aside
+from vmrag_link.errors import KnowledgeLost, RemoteError, quoted, set_aside
 from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
@@ -38,8 +38,9 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
     """Does it open, with a known schema? Then the engine's own check of every page (2 ms a MB)."""
     if not ws.initialized:
         why = reasons.uninitialized(ws)
-        level: Level = "warning" if plumbing.pin_bytes(ws.places) is None else "error"
-        yield Finding("NOT_INITIALIZED", level, why.message, why.hint, str(ws.places.kb))
+        lost = isinstance(why, KnowledgeLost)
+        level: Level = "error" if lost or plumbing.pin_bytes(ws.places) is not None else "warning"
+        yield Finding("KB_LOST" if lost else "NOT_INITIALIZED", level, why.message, why.hint, str(ws.places.kb))
         return
     damage = ws.engine.damage()
     if damage:
