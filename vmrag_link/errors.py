@@ -11,7 +11,8 @@
     ├── Pin (exit 1)       PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion
     │                      MergeConflict (MergeRefused, PinConflict)
-    ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
+    ├── Git (exit 3)       GitFailed (GitConfigInvalid) · GitRepositoryMissing
+    │                      GitReferenceMissing · GitBusy
     │                      HooksRefused · LinkMissing · HistoryMissing
     ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable,
     │                      ServerUnreachable, LoginRefused, KnowledgeMissing)
@@ -355,6 +356,15 @@ class GitError(VmragError):
 
 class GitFailed(GitError):
     """A git command failed; details hold its arguments and what it said."""
+
+
+class GitConfigInvalid(GitFailed):
+    """git cannot read a file of its configuration, so no git command works."""
+
+    @property
+    def repairable(self) -> bool:
+        """Whether the file is ours, so that it can be written again."""
+        return bool(self.details.get("repairable"))
 
 
 class GitRepositoryMissing(GitError):

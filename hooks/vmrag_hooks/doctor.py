@@ -124,10 +124,18 @@ def _texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Find
         message = f"These hooks were written by a newer vmrag-link than this one: {_list_hooks(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
         yield Finding("HOOK_NEWER", "warning", message, fix, _hooks(newer))
-    old = [path for path in paths if path not in newer and content[path] != _text(places, path)]
+    old = [path for path in paths if path not in newer and not _is_current(places, path, content[path])]
     if old:
         message = f"These hooks are not as this version of vmrag-link writes them: {_list_hooks(old)}."
         yield Finding("HOOK_OUTDATED", "warning", message, install, _hooks(old))
+
+
+def _is_current(places: Places, path: Path, content: bytes) -> bool:
+    """Whether the shim is as we write it, and so is the configuration that starts it."""
+    text = _text(places, path)
+    if path.parent == places.configured_hooks:
+        return hook_config.is_current(places, path.name, text)
+    return content == text
 
 
 def _text(places: Places, path: Path) -> bytes:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+import msgspec
 
 from vmrag_hooks import doctor as hooks
 from vmrag_link import toolset
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.errors import FAILED_CHECK, GitConfigInvalid, plural
 from vmrag_link.ops.upkeep import doctor as operation
-from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding, Topic
+from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding, Mended, Topic
+from vmrag_link.progress import Progress
 from vmrag_link.workspace import Workspace
 
 TOPICS = (*operation.TOPICS, *hooks.TOPICS)
@@ -32,13 +35,26 @@ def command(invocation: Invocation, *, fix: bool) -> int:
     Exit code 1 if a warning or an error is left.
     """
     with invocation.progress() as progress:
-        workspace = Workspace.open(invocation.directory, progress, patience=PATIENCE)
         try:
-            report = operation.doctor(workspace, [*TOPICS, *_of_toolsets()], fix=fix)
-        finally:
-            workspace.close()
+            report = _examine(invocation.directory, progress, fix=fix)
+        except GitConfigInvalid as error:
+            report = operation.without_git(error)
+            if fix and error.repairable:
+                repaired = report.topics[0].findings[0]
+                report = _examine(invocation.directory, progress, fix=True, repair=True)
+                mended = (Mended(repaired, "Wrote it again."), *report.mended)
+                report = msgspec.structs.replace(report, mended=mended)
     invocation.emit(report, _lines(report, every=invocation.verbosity > 0))
     return 0 if report.healthy else FAILED_CHECK
+
+
+def _examine(directory: Path, progress: Progress, *, fix: bool, repair: bool = False) -> DoctorReport:
+    """`repair`: our part of git's configuration, without which nothing can be examined."""
+    workspace = Workspace.open(directory, progress, patience=PATIENCE, repair=repair)
+    try:
+        return operation.doctor(workspace, [*TOPICS, *_of_toolsets()], fix=fix)
+    finally:
+        workspace.close()
 
 
 def _of_toolsets() -> Iterator[Topic]:

@@ -42,7 +42,7 @@ DRY = "vmrag-hook"
 def chosen(places: Places) -> tuple[str, ...]:
     """The hooks that were chosen here: all, unless some were named, or a person wants none."""
     try:
-        names = _choice(places).read_text().split()
+        names = _choice(places).read_text(errors="replace").split()
     except FileNotFoundError:
         return HOOKS
     return tuple(hook for hook in HOOKS if hook in names)
@@ -114,7 +114,8 @@ def _marks(places: Places) -> Iterator[Path]:
 FIRST = (2, 54)
 """The first version of git that runs hooks from its configuration."""
 
-_INCLUDE = ("include.path", "vmrag-hooks/config")
+INCLUDED = "vmrag-hooks/config"
+_INCLUDE = ("include.path", INCLUDED)
 """Relative to the configuration that includes it, because a repository can be moved."""
 
 _FALSE = ("false", "no", "off", "0", "")
@@ -247,14 +248,14 @@ def fires(places: Places, hook: str, *, configured: bool) -> bool:
 def configured(places: Places) -> tuple[str, ...]:
     """The hooks that are in git's configuration, whether it runs them or not."""
     path = _config(places)
-    text = path.read_text() if path.is_file() else ""
+    text = path.read_text(errors="replace") if path.is_file() else ""
     return tuple(hook for hook in HOOKS if _section(hook).splitlines()[0] in text.splitlines())
 
 
 def is_current(places: Places, hook: str, script: bytes) -> bool:
     """Whether the hook is there as we would write it."""
     path, config = places.configured_hooks / hook, _config(places)
-    return path.is_file() and path.read_bytes() == script and _section(hook) in config.read_text()
+    return path.is_file() and path.read_bytes() == script and _section(hook) in config.read_text(errors="replace")
 
 
 def write(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -299,9 +300,21 @@ def _config(places: Places) -> Path:
 
 
 def _write_config(places: Places, hooks: Collection[str], mode: int) -> None:
-    text = "".join(_section(hook) for hook in HOOKS if hook in hooks)
-    write_atomically(_config(places), text.encode(), mode=mode)
+    write_atomically(_config(places), _text(hooks), mode=mode)
     configuration.forget(places)
+
+
+def rebuild(path: Path) -> None:
+    """Write our part of git's configuration again, for the hooks whose scripts are next to it.
+
+    Needs no git: none works while that file is damaged.
+    """
+    hooks = [hook for hook in HOOKS if (path.parent / hook).is_file()]
+    write_atomically(path, _text(hooks), mode=(path.parent.parent / "config").stat().st_mode & 0o777)
+
+
+def _text(hooks: Collection[str]) -> bytes:
+    return "".join(_section(hook) for hook in HOOKS if hook in hooks).encode()
 
 
 def _section(hook: str) -> str:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 import time
 from pathlib import Path
 
-from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed, quoted, shortened
+from vmrag_link.errors import (
+    GitConfigInvalid,
+    GitFailed,
+    GitReferenceMissing,
+    GitRepositoryMissing,
+    PinMalformed,
+    quoted,
+    shortened,
+)
 from vmrag_link.git.configuration import (
     config_section,
     forget_kb_branch,
@@ -52,13 +61,14 @@ _POLL_SECONDS = 0.02
 _NO_HOOKS_PATH = "empty string is not a valid path"  # of `core.hooksPath =`, by which some switch hooks off
 
 
-def locate(start: Path) -> Places:
+def locate(start: Path, *, repair: bool = True) -> Places:
     """The work tree around a directory, linked work trees, submodules and jj's workspaces included,
     and its hooks directory, by one git call. In a bare repository with work trees, and in the
     folder that contains both, it is the work tree of HEAD's branch, else the first one.
 
-    Raises `GitRepositoryMissing` outside of one and in another bare repository, `GitFailed` where
-    git refuses.
+    If our part of git's configuration is damaged, no git command works: write it again, unless
+    `repair` is false. Raises `GitRepositoryMissing` outside of one and in another bare repository,
+    `GitConfigInvalid` if git cannot read its configuration, `GitFailed` where git refuses.
     """
     if not start.is_dir():
         raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
@@ -73,28 +83,45 @@ def locate(start: Path) -> Places:
         top, git_dir, common, *hooks = (Path(os.fsdecode(line)) for line in lines)
         return Places(top, git_dir, common, hooks=hooks[0] if hooks else None)
     said = done.complaint
+    if _repairs_configuration(start, said, repair=repair):
+        return locate(start, repair=False)
     if "not a git repository" in said:
-        if lost := _lost_link(start):
-            raise lost
-        from vmrag_link.git import jj
-
-        if found := jj.locate(start):
-            return found
-        raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
+        return _locate_without_git(start)
     if "must be run in a work tree" in said:
-        if tree := _work_tree_of_container(start):
-            return tree
-        raise GitRepositoryMissing(
-            f"{start} belongs to a git repository, but to no work tree of it (it is bare, or inside .git).",
-            hint="Run the command in a work tree; a bare repository gets one by: git worktree add DIR BRANCH",
-            path=str(start),
-        )
+        return _locate_in_container(start)
     cure = re.search(r"git config --global --add safe\.directory .+", said)
     raise failure(asked, done, hint=cure[0] if cure else "")
 
 
+def _locate_without_git(start: Path) -> Places:
+    """Return the jj workspace around a directory in which git finds no repository.
+
+    Raises `GitRepositoryMissing`.
+    """
+    if lost := _lost_link(start):
+        raise lost
+    from vmrag_link.git import jj
+
+    if workspace := jj.locate(start):
+        return workspace
+    raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
+
+
+def _locate_in_container(start: Path) -> Places:
+    """Return the work tree that commands work on in a bare repository. Raises
+    `GitRepositoryMissing` if it has none.
+    """
+    if tree := _work_tree_of_container(start):
+        return tree
+    raise GitRepositoryMissing(
+        f"{start} belongs to a git repository, but to no work tree of it (it is bare, or inside .git).",
+        hint="Run the command in a work tree; a bare repository gets one by: git worktree add DIR BRANCH",
+        path=str(start),
+    )
+
+
 def _work_tree_of_container(start: Path) -> Places | None:
-    """Return the work tree that commands work on in a bare repository; None if it has none."""
+    """Return the work tree of HEAD's branch in a bare repository, else the first; None without."""
     listed = git_in(start, "worktree", "list", "--porcelain").text.split("\n\n")
     repository, *trees = [dict(line.partition(" ")[::2] for line in each.splitlines()) for each in listed if each] or [
         {}
@@ -108,6 +135,63 @@ def _work_tree_of_container(start: Path) -> Places | None:
     common = git_in(start, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.removesuffix(b"\n")
     # A bare repository may name any folder as its work tree. The folder must name the repository.
     return tree if tree.common.samefile(os.fsdecode(common)) else None
+
+
+_BAD_CONFIG = re.compile(
+    r"bad config |bad [a-z]+ config value|bad config file|unable to access '[^'\n]*config[^'\n]*'"
+    r"|maximum include depth|expected git repo version|unknown repository extension|invalid (?:section|key|value) .*config",
+    re.IGNORECASE,
+)
+
+
+_CORRECT_CONFIG = "correct .git/config, or the file that is named here, in an editor, or restore it from a backup"
+
+
+def _repairs_configuration(start: Path, said: str, *, repair: bool) -> bool:
+    """If git cannot read our part of its configuration, write that again. False: another failure.
+
+    Raises `GitConfigInvalid` if another file is damaged, and without `repair`.
+    """
+    if ours := _damaged_hook_config(start, said):
+        if not repair:
+            raise _unreadable_configuration(said, hint="vmrag doctor --fix", repairable=True)
+        from vmrag_link.git import hook_config
+
+        hook_config.rebuild(ours)
+        return True
+    if _BAD_CONFIG.search(said):
+        raise _unreadable_configuration(said, hint=_CORRECT_CONFIG)
+    return False
+
+
+def _unreadable_configuration(said: str, *, hint: str, repairable: bool = False) -> GitConfigInvalid:
+    reason = re.sub(r"^(?:fatal|error|warning): |\s+(?=\s)", "", said.replace("\n", " ")).strip()
+    return GitConfigInvalid(f"git cannot read its configuration: {reason}", hint=hint, said=said, repairable=repairable)
+
+
+def _damaged_hook_config(start: Path, said: str) -> Path | None:
+    """Return our part of git's configuration if git complains of it. git cannot be asked."""
+    from vmrag_link.git import hook_config  # rarely needed, and a checkout waits for imports
+
+    if hook_config.INCLUDED not in said:
+        return None
+    common = next((each for folder in (start, *start.parents) if (each := _common_folder(folder / ".git"))), None)
+    path = common / hook_config.INCLUDED if common else None
+    return path if path and path.is_file() else None
+
+
+def _common_folder(git: Path) -> Path | None:
+    """Return the common git directory of a work tree whose `.git` this is."""
+    if git.is_dir():
+        return git
+    with contextlib.suppress(OSError):
+        link = read_regular(git, _LINK_BYTES)
+        folder = git.parent / os.fsdecode(link.removeprefix(b"gitdir: ").strip())
+        try:
+            return folder / os.fsdecode(read_regular(folder / "commondir", _LINK_BYTES).strip())
+        except FileNotFoundError:
+            return folder if link.startswith(b"gitdir: ") else None
+    return None
 
 
 _LINK = rb"(?s)gitdir: (?P<repository>.+)/worktrees/[^/]+\n?"

@@ -84,15 +84,18 @@ class Workspace:
         patience: float | None = None,
         index_file: Path | None = None,
         models: dict[ModelChoice, Model] | None = None,
+        repair: bool = True,
     ) -> Workspace:
         """The work tree around a directory. `patience`: seconds to wait for locks, instead of
         `lock_timeout_s`.
 
         `index_file`: the index of the git commit whose hook this is. git waits for us, so its lock
         is not waited for. `models`: where loaded models are kept, for callers that open one work
-        tree after the other. Raises `GitRepositoryMissing`.
+        tree after the other. `repair`: see `plumbing.locate`. Raises `GitRepositoryMissing`,
+        `GitConfigInvalid`.
         """
-        return cls(plumbing.locate(start), progress, patience=patience, index_file=index_file, models=models)
+        places = plumbing.locate(start, repair=repair)
+        return cls(places, progress, patience=patience, index_file=index_file, models=models)
 
     def close(self) -> None:
         if self._engine is not None:

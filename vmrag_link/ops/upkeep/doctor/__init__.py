@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vmrag_link.ops.upkeep.doctor import committed, indexes, knowledge, machine
-from vmrag_link.ops.upkeep.doctor.findings import DoctorReport, Finding, Looked, Mended, Topic, doctor
+from vmrag_link.ops.upkeep.doctor.findings import DoctorReport, Finding, Looked, Mended, Topic, doctor, without_git
 
-__all__ = ["TOPICS", "DoctorReport", "Finding", "Looked", "Mended", "Topic", "doctor"]
+__all__ = ["TOPICS", "DoctorReport", "Finding", "Looked", "Mended", "Topic", "doctor", "without_git"]
 
 TOPICS = (
     machine.PROGRAMS,

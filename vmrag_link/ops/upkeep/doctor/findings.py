@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vmrag_link.errors import VmragError, system_failure
+from vmrag_link.errors import GitConfigInvalid, VmragError, system_failure
 from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace
 
@@ -94,6 +94,12 @@ def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> Doct
     looked = _look(ws, topics)
     left = {finding for each in looked for finding in each.findings}
     return DoctorReport(_healthy(looked), looked, tuple(each for each in tried if each.finding not in left))
+
+
+def without_git(error: GitConfigInvalid) -> DoctorReport:
+    """Return a report of the one finding that keeps everything else from being examined."""
+    finding = Finding("GIT_CONFIG_DAMAGED", "error", error.message, error.hint)
+    return DoctorReport(False, (Looked("git's configuration", "error", (finding,)),))
 
 
 def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[Looked, ...]:
