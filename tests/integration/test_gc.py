@@ -15,8 +15,10 @@ from tests.support import terminal
 from tests.support.cli import killed, lasted
 from tests.support.indexes import copy_of, folders, segments_of, view_of
 from tests.support.terminal import Project
+from vmrag_link import locks
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.ops.upkeep import gc as operation
+from vmrag_link.paths import STALE_SECONDS
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
@@ -333,6 +335,50 @@ def test_a_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
 
 
 # -- files -----------------------------------------------------------------------------------------
+
+
+def test_gc_removes_files_of_killed_processes_from_every_folder(project):
+    shared = project.shared
+    (shared / "local" / "segments").mkdir(parents=True)
+    (shared / "remotes" / "git-0123").mkdir(parents=True)
+    files = [
+        shared / "segments" / ".building-0123.lock.holder",
+        shared / "sources" / ".building-0123.lock",
+        shared / "local" / "segments" / ".building-0123.lock.holder",
+        *(
+            folder / f".name.{'a' * 12}.tmp"
+            for folder in (shared / "kb", shared / "local", shared / "remotes" / "git-0123")
+        ),
+        project.top / f"..vmrag.yaml.{'a' * 12}.tmp",
+        project.top / ".git" / "hooks" / f".post-merge.{'a' * 12}.tmp",
+        shared / "remotes" / "git-0123" / "new.doltlite",
+    ]
+    folders = [
+        shared / "snapshots" / "deep",
+        shared / "working",
+        shared / "remotes.git.unfinished",
+        shared / "remotes" / "incoming-git-0123" / "objects",
+        shared / "kb" / ".creating",
+    ]
+    for path in files:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("99999999 build a segment")
+        os.utime(path, (time.time() - 2 * STALE_SECONDS,) * 2)
+    for path in folders:
+        path.mkdir(parents=True)
+    assert "LEFTOVERS" in project.vmrag("doctor").out
+    project.vmrag("gc", "--apply")
+    assert [path for path in (*files, *folders) if path.exists()] == []
+    assert not (shared / "snapshots").exists()
+    assert "LEFTOVERS" not in project.vmrag("doctor").out
+
+
+def test_gc_leaves_what_a_living_process_makes(project):
+    making = project.shared / "remotes" / "incoming-git-0123"
+    making.mkdir(parents=True)
+    with locks.exclusive(project.shared / "locks" / "remote-git-0123.lock", purpose="fetch", timeout=0):
+        project.vmrag("gc", "--apply")
+    assert making.exists()
 
 
 def test_what_killed_processes_left_goes(project):

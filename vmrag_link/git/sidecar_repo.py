@@ -274,10 +274,9 @@ def discard(places: Places, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def leftovers(places: Places, folder: Path) -> list[Path]:
-    """Return what killed `lasting` and `discard` calls left beside the repository."""
-    unfinished = _unfinished(folder)
-    return [unfinished] if unfinished.exists() and not locks.is_held(_exchange_lock(places, folder)) else []
+def half_made(places: Places, folder: Path) -> dict[Path, Path]:
+    """Return what `lasting` and `discard` write beside the repository, with the lock for it."""
+    return {_unfinished(folder): _exchange_lock(places, folder)}
 
 
 def _exchanging(places: Places, folder: Path) -> contextlib.AbstractContextManager[None]:

@@ -130,10 +130,10 @@ class Directories:
             if self.discard(folder):
                 lock_of(folder).unlink(missing_ok=True)
                 swept.append(folder)
-        for lock in self.root.glob(f"{BUILDING}*.lock"):  # of builders that were killed when their directory was gone
+        for path in lonely(self.root):  # of builders that were killed when their directory was gone
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - lock.stat().st_mtime > STALE_SECONDS and not lock.with_suffix("").exists():
-                    lock.unlink()
+                if path.name.startswith(BUILDING) and time.time() - path.stat().st_mtime > STALE_SECONDS:
+                    path.unlink()
         return swept
 
 

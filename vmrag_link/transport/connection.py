@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vmrag_link import locks
@@ -93,24 +92,20 @@ def remembered(places: Places, engine: Engine, address: Address, *, timeout: flo
 @contextlib.contextmanager
 def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
     sidecar_repo.prepare(places)
-    with locks.exclusive(_lock(places, address.key), purpose=purpose, timeout=timeout):
+    with locks.exclusive(git_transport.lock_of(places, address.key), purpose=purpose, timeout=timeout):
         git_transport.release(places, address.key)
         yield
 
 
 def is_in_use(places: Places, key: str) -> bool:
     """Return whether a process talks to a remote now, and may write its copy."""
-    return locks.is_held(_lock(places, key))
+    return locks.is_held(git_transport.lock_of(places, key))
 
 
 def remove_copy(places: Places, key: str, *, timeout: float) -> None:
     """Remove the copy of a remote. The next operation makes it again."""
-    with locks.exclusive(_lock(places, key), purpose="remove the copy of a remote", timeout=timeout):
+    with locks.exclusive(git_transport.lock_of(places, key), purpose="remove the copy of a remote", timeout=timeout):
         shutil.rmtree(places.remotes / key, ignore_errors=True)
-
-
-def _lock(places: Places, key: str) -> Path:
-    return places.locks / f"remote-{key}.lock"
 
 
 def clone(

@@ -374,6 +374,19 @@ def copied_remotes(places: Places) -> list[str]:
     return [each.name for each in folders if each.is_dir() and not each.name.startswith(_INCOMING)]
 
 
+def half_made(places: Places) -> dict[Path, Path]:
+    """Return what exists only while a process talks to a remote, with the lock that it holds."""
+    incoming = {path: path.name.removeprefix(_INCOMING) for path in places.remotes.glob(f"{_INCOMING}*")}
+    made = [path for pattern in ("*.unfinished", "new*") for path in places.remotes.glob(f"*/{pattern}")]
+    keys = incoming | {path: path.parent.name for path in made}
+    return {path: lock_of(places, key) for path, key in keys.items()}
+
+
+def lock_of(places: Places, key: str) -> Path:
+    """The lock that a process holds while it talks to a remote."""
+    return places.locks / f"remote-{key}.lock"
+
+
 def last_seen(places: Places, key: str) -> str | None:
     """The commit of the knowledge base when a remote was last fetched; None if it never was."""
     there = places.remote_objects

@@ -10,17 +10,23 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
+from vmrag_link.engines.base import LOCK_NAME
+from vmrag_link.engines.limits import UNFINISHED
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
-from vmrag_link.git import refs
+from vmrag_link.git import refs, sidecar_repo
 from vmrag_link.index import directories, upkeep, working
 from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
 from vmrag_link.ops.migration import exchange
-from vmrag_link.paths import PIN_NAME, size_of, stale_temporaries
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME, QUERIES_NAME, Places, size_of, stale_temporaries
 from vmrag_link.sync import apply, source_views
 from vmrag_link.sync import binding as bindings
-from vmrag_link.transport import quarantine
+from vmrag_link.transport import git_transport, quarantine
 from vmrag_link.workspace import Workspace
+
+_OLD_FOLDERS = ("snapshots", "working")
+"""Their content is derived: views and segments have replaced it."""
 
 CROWDED = 20_000_000
 """Free bytes; with fewer even small operations fail."""
@@ -87,6 +93,9 @@ def sweep(ws: Workspace) -> Leftovers:
         directories.remove_orphaned_lock(path)
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
+    for path, lock in _abandoned(ws.places).items():
+        with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
+            directories.remove(path)
     quarantine.sweep(ws.places)
     working.sweep(ws.places.local_index, needed=tuple)  # its segments keep what was deleted
     local = Segments(ws.places.local_segments)
@@ -154,23 +163,39 @@ def rubbish(ws: Workspace) -> list[Path]:
     making = (ws.views, ws.sources.views, ws.views.segments, Segments(ws.places.local_segments), ws.chroma.local.stores)
     unfinished = [path for folders in making for path in folders.unfinished()]
     building = [each for each in unfinished if not locks.holder(directories.lock_of(each))]
-    return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places)]
+    names = [path for path in _orphaned_locks(ws) if path.name.startswith(directories.BUILDING)]
+    rest = [*_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places), *_abandoned(ws.places)]
+    return [*building, *names, *rest]
 
 
 def _orphaned_locks(ws: Workspace) -> list[Path]:
-    return [
-        *directories.lonely(ws.places.views),
-        *directories.lonely(ws.places.source_views),
-        *directories.lonely(ws.places.chroma),
-        *directories.lonely(ws.places.working_copies),
-    ]
+    places = ws.places
+    indexes = (places.views, places.source_views, places.segments, places.working_copies)
+    local = (places.local_index, places.local_segments)
+    return [path for root in (*indexes, places.chroma, *local) for path in directories.lonely(root)]
 
 
 def _temporaries(ws: Workspace) -> list[Path]:
-    own = [folder / "vmrag" for folder in refs.git_dirs(ws.places)]
-    pins = stale_temporaries(*refs.tops(ws.places), name=PIN_NAME)
-    shared = (ws.places.shared, ws.places.journal, ws.places.remotes, ws.places.builder)
-    return [*stale_temporaries(*shared, *own[1:]), *pins]
+    """Files that killed writers left: anywhere in our folders, and next to files of ours that are
+    in git's folders or in a work tree.
+    """
+    places = ws.places
+    roots = (places.shared, *(folder / "vmrag" for folder in refs.git_dirs(places)[1:]), places.configured_hooks)
+    folders = [Path(folder) for root in roots for folder, _, _ in os.walk(root)]
+    tops = refs.tops(places)
+    named = [path for name in (PIN_NAME, CONFIG_NAME, ATTRIBUTES) for path in stale_temporaries(*tops, name=name)]
+    queries = [path for top in tops for path in stale_temporaries((top / QUERIES_NAME).parent, name="queries.yaml")]
+    return [*stale_temporaries(*folders, places.common / "hooks", places.common / "info"), *named, *queries]
+
+
+def _abandoned(places: Places) -> dict[Path, Path]:
+    """What killed processes left of fetches and of stores that they made, and folders of versions
+    before the present layout; each with the lock that its maker would hold.
+    """
+    found = {places.shared / name: directories.lock_of(places.segments) for name in _OLD_FOLDERS}
+    found |= {kb / UNFINISHED: kb / LOCK_NAME for kb in (places.kb, places.local_kb)}
+    found |= sidecar_repo.half_made(places, places.remote_objects) | git_transport.half_made(places)
+    return {path: lock for path, lock in found.items() if path.exists() and not locks.is_held(lock)}
 
 
 def _corrupt(ws: Workspace) -> list[Path]:

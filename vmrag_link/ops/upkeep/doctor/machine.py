@@ -24,6 +24,7 @@ from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
 from vmrag_link.git import refs, sidecar_repo
 from vmrag_link.git.run import git, until_unlocked
+from vmrag_link.index.directories import BUILDING
 from vmrag_link.index.views import segments_of
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
@@ -184,11 +185,9 @@ def held(ws: Workspace) -> Iterator[Finding]:
 
 
 def _ours(places: Places) -> Iterator[Finding]:
-    shared = places.shared
-    folders = [shared, shared / "locks", places.kb, places.views, places.segments, places.working_copies]
-    folders += [places.chroma, places.builder]
-    folders += [git_dir / "vmrag" for git_dir in refs.git_dirs(places)[1:]]
-    for path in (path for folder in folders for path in sorted(folder.glob(f"*{_HOLDER}"))):
+    folders = dict.fromkeys((*places.folders, *(git_dir / "vmrag" for git_dir in refs.git_dirs(places)[1:])))
+    names = (path for folder in folders for path in sorted(folder.glob(f"*{_HOLDER}")))
+    for path in (path for path in names if not path.name.startswith(BUILDING)):  # those are leftovers
         with contextlib.suppress(FileNotFoundError):  # it is given back right now
             yield from _holder(path, time.time() - path.stat().st_mtime)
 
