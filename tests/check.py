@@ -44,6 +44,7 @@ LONG = ["-m", "", "--timeout", "900"]
 """Replaces the selection in pyproject.toml, which leaves the long tests out, and its seconds."""
 LARGE = {
     "VMRAG_CORRUPTION_FLIPS": "12",
+    "VMRAG_DAMAGED_FILES": "1000",
     "VMRAG_AGENT_HISTORIES": "100",
     "VMRAG_LINE_HISTORIES": "200",
     "VMRAG_MERGE_HISTORIES": "40",

@@ -2,7 +2,8 @@
 harmless; never another answer.
 
 Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands, and
-`tests/check.py --long` twelve.
+`tests/check.py --long` twelve. `VMRAG_DAMAGED_FILES` files are flipped, emptied or deleted: eight,
+and all of them in a long run.
 VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
@@ -10,18 +11,23 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import corruption
+from tests.support.corruption import DamagedFile
 from tests.support.repos import isolate
 from tests.support.templates import build_once
 from tests.support.terminal import Project
 
 pytestmark = pytest.mark.hooks("off")
 
+FILES = int(os.environ.get("VMRAG_DAMAGED_FILES") or 8)
 FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 6)
 PARTS = 4 if FLIPS > 12 else 2
 SHORT = 12
@@ -51,3 +57,65 @@ def test_one_flipped_bit_is_found_or_mended_or_harmless(sound, tmp_path, monkeyp
             wrong.append((place, verdict.why))
     print(f"seed {SEED}: {sum(found.values())} flips: {dict(found)}")
     assert not wrong, f"seed {SEED}: {wrong}"
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "pushed", corruption.build_pushed)
+
+
+def damaged_copies(pushed: Path, scratch: Path) -> Iterator[tuple[DamagedFile, Project]]:
+    """Damage one file of a copy after the other; `VMRAG_DAMAGED_FILES` of them."""
+    for case in corruption.damaged_files(Project(pushed / "project"), SEED)[:FILES]:
+        corruption.copy_folder(pushed, scratch)
+        project = Project(scratch / "project")
+        case.apply(project, random.Random(f"{SEED} {case}"))
+        print(case, flush=True)
+        yield case, project
+
+
+def expected_work(pushed: Path, scratch: Path) -> list[tuple[str, int, Any]]:
+    corruption.copy_folder(pushed, scratch)
+    assert corruption.reported(Project(scratch / "project")) == []
+    return corruption.work(Project(scratch / "project"))
+
+
+@pytest.fixture
+def on_path(tmp_path, monkeypatch) -> Path:
+    """Return a folder for copies. The program is on PATH, so that nothing is reported of that."""
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "copy"
+
+
+@pytest.mark.timeout(60 + 20 * FILES)
+def test_doctor_reports_damage_that_makes_a_command_fail(pushed, on_path):
+    expected = expected_work(pushed, on_path)
+    wrong = []
+    for case, project in damaged_copies(pushed, on_path):
+        findings = corruption.reported(project)
+        if findings and case.is_derived:
+            findings = corruption.reported(project, "--fix")
+            if findings:
+                wrong.append((case, f"--fix leaves {findings}"))
+        elif findings:
+            continue
+        if problem := corruption.first_difference(corruption.work(project), expected):
+            wrong.append((case, problem))
+    assert not wrong, f"seed {SEED}: {wrong}"
+
+
+@pytest.mark.timeout(60 + 20 * FILES)
+def test_command_rebuilds_a_damaged_derived_file(pushed, on_path):
+    expected = expected_work(pushed, on_path)
+    wrong = []
+    for case, project in damaged_copies(pushed, on_path):
+        if not case.is_derived or case.name in HINTS_FOR_HOOKS:
+            continue
+        if problem := corruption.first_difference(corruption.work(project), expected):
+            wrong.append((case, problem))
+    assert not wrong, f"seed {SEED}: {wrong}"
+
+
+HINTS_FOR_HOOKS = ("imported",)
+"""An empty list means that nothing was imported; only `vmrag doctor` compares it with the rows."""

@@ -1,22 +1,27 @@
-"""One flipped bit in a file below `.git/vmrag`, and what a person sees of it afterwards."""
+"""A damaged file below `.git/vmrag`, and what a person sees of it afterwards."""
 
 from __future__ import annotations
 
 import json
+import operator
 import random
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.support.bits import flip
 from tests.support.repos import make_repo
-from tests.support.terminal import Project, build_template
+from tests.support.terminal import Project, build_template, opened
 from vmrag_link.ops.pins import pinning
+from vmrag_link.toolsets.thinking.think import NewThought, think
+from vmrag_link.toolsets.thinking.tools import similar_thoughts
+from vmrag_link.workspace import local_store
 
 BUG = 4
 
@@ -121,8 +126,12 @@ def unharmed(template: Project, scratch: Path, commands: Sequence[tuple[str, ...
 
 
 def _copied(template: Project, scratch: Path) -> None:
+    copy_folder(template.top, scratch)
+
+
+def copy_folder(source: Path, scratch: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
-    subprocess.run(["cp", "-a", template.top, scratch], check=True)
+    subprocess.run(["cp", "-a", source, scratch], check=True)
 
 
 def _vmrag(project: Project, command: tuple[str, ...]) -> Step:
@@ -179,3 +188,103 @@ def judged(steps: list[Step], sound: list[Step]) -> Verdict:
         if "built again" in news:
             kinds.add("rebuilt")
     return Verdict(next(kind for kind in ("detected", "rebuilt", "harmless") if kind in kinds), told)
+
+
+# -- whole files
+
+
+class DamagedFile(NamedTuple):
+    """`name` is below `.git/vmrag`."""
+
+    name: str
+    damage: str
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether vmrag can make it again."""
+        return not self.name.startswith(("kb/", "local/kb/"))
+
+    def apply(self, project: Project, dice: random.Random) -> None:
+        path = project.shared / self.name
+        path.chmod(0o600)
+        if self.damage == "flipped":
+            flip(path, dice.randrange(path.stat().st_size), dice.randrange(8))
+        elif self.damage == "emptied":
+            path.write_bytes(b"")
+        else:
+            path.unlink()
+
+
+def build_pushed(folder: Path) -> Project:
+    """Build `project` with sources, documents of this machine and a remote, of which `vmrag doctor`
+    has no finding. The remote is next to it, so that a copy of the folder pushes to its own.
+    """
+    project = build_template(folder / "project")
+    with (project.top / ".vmrag.yaml").open("a") as settings:
+        settings.write("sources:\n  - collection: code\n    paths: [docs]\n")
+    project.git("commit", "-q", "-a", "-m", "sources")
+    hub = make_repo(folder / "hub")
+    hub.git("checkout", "-q", "-b", "nobody")
+    project.git("remote", "add", "origin", "../hub")
+    project.git("push", "-q", "-u", "origin", "main", "feature")
+    project.vmrag("push", "--all")
+    project.git("config", "vmrag.system.versioned", "false")
+    with opened(project) as ws:
+        think(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
+        similar_thoughts(ws, "rest", k=3)
+    project.put("draft.md", "A draft about sleep and rest.")
+    project.vmrag("query", "rest")
+    return project
+
+
+def damaged_files(project: Project, seed: int) -> list[DamagedFile]:
+    """Return every file with every damage, in an order in which the first ones differ in kind."""
+    dice = random.Random(seed)
+    paths = sorted(path for path in project.shared.rglob("*") if path.is_file())
+    names = {path.relative_to(project.shared).as_posix(): path.stat().st_size for path in paths}
+    damaged = [DamagedFile(name, "deleted") for name in names]
+    damaged += [DamagedFile(name, how) for name, size in names.items() if size for how in ("flipped", "emptied")]
+    dice.shuffle(damaged)
+    rounds: Counter[str] = Counter()
+    order = []
+    for case in damaged:
+        kind = case.name.partition("/")[0]
+        order.append((rounds[kind], case))
+        rounds[kind] += 1
+    return [case for _, case in sorted(order, key=operator.itemgetter(0))]
+
+
+def reported(project: Project, *arguments: str) -> list[str]:
+    """Return the codes and messages of what `vmrag doctor` finds."""
+    topics = json.loads(project.vmrag("doctor", "--json", *arguments, code=None).out)["topics"]
+    return [f"{each['code']}: {each['message']}" for topic in topics for each in topic["findings"]]
+
+
+def work(project: Project) -> list[tuple[str, int, Any]]:
+    """Ask, write, commit and push; return the exit code and the answer of each command."""
+    steps: list[tuple[str, int, Any]] = []
+
+    def call(*arguments: str, answer: str = "", stdin: str = "") -> None:
+        finished = project.vmrag(*arguments, "--json", code=None, stdin=stdin)
+        content = finished.json.get(answer) if finished.code == 0 and answer else None
+        steps.append((" ".join(arguments), finished.code, content))
+        print(f"{arguments}: {finished.code} {finished.err[:300]}")
+
+    call("query", "rest and sleep", "-k", "20", answer="results")
+    call("show", "handbook/draft.md", answer="content")
+    call("fetch")
+    call("add", "-", "--collection", "handbook", "--id", "late.md", stdin="Late news about rest.")
+    call("commit", "-m", "late")
+    project.run("commit", "-q", "-a", "-m", "late")
+    call("push")
+    call("list", answer="documents")
+    call("query", "late news", "-k", "20", answer="results")
+    with opened(project) as ws:
+        steps.append(("thoughts", 0, ws.local.engine.count(local_store.AT)))
+    return steps
+
+
+def first_difference(steps: list[tuple[str, int, Any]], expected: list[tuple[str, int, Any]]) -> str:
+    """Return the first command that failed, or answered something else."""
+    pairs = zip(steps, expected, strict=True)
+    return next((f"{step[0]}: {step[1]} {step[2]}"[:500] for step, right in pairs if step != right), "")
