@@ -18,6 +18,9 @@ _STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 MERGE_KEY = "<<"
 
+DEEPEST = 100
+_TOO_DEEP = f"is nested deeper than {DEEPEST} levels"
+
 
 class YamlRefused(Exception):
     """`reason` completes `FILE, line N: …`, counted from 1; `hint` is empty where the reader of the
@@ -59,11 +62,15 @@ def events(text: str) -> Iterator[Any]:
     import yaml
 
     frame = (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
-    documents = 0
+    documents = levels = 0
     try:
         found: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for event in found:
             line = event.start_mark.line + 1
+            levels -= isinstance(event, yaml.CollectionEndEvent)
+            if levels > DEEPEST:
+                raise YamlRefused(_TOO_DEEP, line)
+            levels += isinstance(event, yaml.CollectionStartEvent)
             if getattr(event, "anchor", None) is not None:
                 raise YamlRefused("anchors and aliases (&, *) are not read", line)
             if getattr(event, "tag", None) is not None:
@@ -79,6 +86,8 @@ def events(text: str) -> Iterator[Any]:
         # What is missing at the end is reported on a line that is not there.
         line = min(error.problem_mark.line + 1 if error.problem_mark else 1, len(lines))
         problem = error.problem or "cannot be parsed"
+        if "nesting depth" in problem:  # libyaml 0.2.6 reads ahead, and meets its own limit of 1,000 levels first
+            raise YamlRefused(_TOO_DEEP, line) from None
         raise YamlRefused(f"is not YAML: {problem}", line, _syntax_hint(lines[line - 1], problem)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -93,7 +102,6 @@ def _syntax_hint(content: str, problem: str) -> str:
     return ""
 
 
-DEEPEST = 100
 MOST_NODES = 250_000
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
@@ -145,7 +153,7 @@ def parse(text: str) -> Node | None:
     first = next(found, None)
     if first is None:
         return None
-    root = _Builder(found).node(first, 0)
+    root = _Builder(found).node(first)
     next(found, None)  # raises for a second document
     return root
 
@@ -178,11 +186,9 @@ class _Builder:
         self._events = found
         self._nodes = 0
 
-    def node(self, event: Any, depth: int) -> Node:
+    def node(self, event: Any) -> Node:
         line = event.start_mark.line + 1
         self._nodes += 1
-        if depth > DEEPEST:
-            raise YamlRefused(f"is nested deeper than {DEEPEST} levels", line)
         if self._nodes > MOST_NODES:
             raise YamlRefused(f"the file has more than {MOST_NODES:,} values", line)
         match type(event).__name__:
@@ -191,32 +197,32 @@ class _Builder:
                     event.value, not event.implicit[0], line, event.start_mark.index, event.end_mark.index
                 )
             case "SequenceStartEvent":
-                return self._sequence(event, depth)
+                return self._sequence(event)
             case _:
-                return self._mapping(event, depth)
+                return self._mapping(event)
 
-    def _sequence(self, event: Any, depth: int) -> SequenceNode:
+    def _sequence(self, event: Any) -> SequenceNode:
         items: list[Node] = []
         end: int = event.end_mark.index
         while not _closes(last := next(self._events)):
-            items.append(self.node(last, depth + 1))
+            items.append(self.node(last))
             end = items[-1].end
         mark = event.start_mark
         return SequenceNode(items, mark.line + 1, mark.index, last.end_mark.index if event.flow_style else end)
 
-    def _mapping(self, event: Any, depth: int) -> MappingNode:
+    def _mapping(self, event: Any) -> MappingNode:
         entries: dict[str, MappingEntry] = {}
         end, column = event.end_mark.index, event.start_mark.column
         while not _closes(last := next(self._events)):
-            key = self._key(last, depth, entries)
+            key = self._key(last, entries)
             column = column if entries else last.start_mark.column
-            entries[key.text] = MappingEntry(key, self.node(next(self._events), depth + 1))
+            entries[key.text] = MappingEntry(key, self.node(next(self._events)))
             end = entries[key.text].value.end
         mark, flow = event.start_mark, bool(event.flow_style)
         return MappingNode(entries, flow, mark.line + 1, column, mark.index, last.end_mark.index if flow else end)
 
-    def _key(self, event: Any, depth: int, entries: dict[str, MappingEntry]) -> ScalarNode:
-        key = self.node(event, depth + 1)
+    def _key(self, event: Any, entries: dict[str, MappingEntry]) -> ScalarNode:
+        key = self.node(event)
         if not isinstance(key, ScalarNode):
             raise YamlRefused("a key must be a word", key.line)
         if key.text == MERGE_KEY and not key.quoted:

@@ -105,6 +105,7 @@ QUERY = "queries:\n  - query: x\n"
         (f"queries:\n  - query: {'x' * 4001}\n", 2, "query has 4,001 characters; at most 4,000 are read"),
         ("queries:\n" + "- {query: x}\n" * 5001, 5002, "there are 5,001 queries; at most 5,000 are read"),
         (QUERY + f"    where: {'[' * 200}{']' * 200}\n", 3, "is nested deeper than 100 levels"),
+        (QUERY + f"    where: {'[' * 2000}\n", 3, "is nested deeper than 100 levels"),
     ],
 )
 def test_a_malformed_file_is_refused_with_line_and_reason(text, line, reason):

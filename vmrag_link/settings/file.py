@@ -73,7 +73,9 @@ def _entries(text: str) -> Iterator[SettingEntry]:
 
     import yaml
 
-    events = yaml_tree.events(text)
+    events = iter(
+        [*yaml_tree.events(text)]
+    )  # all at once: a parser that reads ahead must not change which flaw is reported
     root = next(events, None)
     if root is None or (isinstance(root, yaml.ScalarEvent) and not root.value and root.implicit[0]):
         return
