@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,12 +18,16 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
+from tests.support.engines import AUTHOR, DATE, Engines, document, head, store
 from tests.support.knowledge import doc
-from tests.support.long import crossed
+from tests.support.long import crossed, examples
 from tests.support.repos import ENGINE
 from tests.support.terminal import Project
-from vmrag_link.engines.base import ASIDE_PREFIX, Write
+from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Write
+from vmrag_link.journal import Journal
+from vmrag_link.merging import replay
 from vmrag_link.models import KbBranch, Working
+from vmrag_link.ops.branches.uncommitted import reset
 from vmrag_link.ops.documents import branches as named
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -221,6 +226,197 @@ def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(e
     went_along(edited, tmp_path, draft="Another draft.", setup=EDITS["setup"], later="Written later.")
 
 
+# -- changes that the other revision contains, too -------------------------------------------------
+
+
+def rewrite(project: Project, change: Callable[[Write], Write], doc_id: str = "rest.md") -> None:
+    """Write the collection and one document of it, changed, as uncommitted rows of `main`."""
+    with opened(project) as workspace:
+        engine, target = workspace.engine, workspace.target()
+        name = named.prepare(workspace, target)
+        if engine.branch(name) is None:
+            engine.create_branch(name, target.revision)
+        at = Working(name)
+        (collection,) = [each for each in engine.collections(at) if each.name == "handbook"]
+        document = engine.document(at, "handbook", doc_id)
+        assert document is not None
+        rows = change(Write(put_collections=[collection], put_documents=[document]))
+        engine.write(name, rows, expected=target.revision)
+
+
+def replaced(**fields: str) -> Callable[[Write], Write]:
+    return lambda rows: Write(put_documents=[msgspec.structs.replace(each, **fields) for each in rows.put_documents])
+
+
+def moved(rows: Write) -> Write:
+    (collection,), (document,) = rows.put_collections, rows.put_documents
+    return Write(
+        put_collections=[msgspec.structs.replace(collection, name="notes")],
+        put_documents=[msgspec.structs.replace(document, collection="notes")],
+        remove_documents=[document.key],
+    )
+
+
+def new_collection(rows: Write) -> Write:
+    return Write(put_collections=[msgspec.structs.replace(rows.put_collections[0], name="notes")])
+
+
+CHANGES: dict[str, Callable[[Project], object]] = {
+    "removal": lambda project: project.drop("rest.md"),
+    "text": lambda project: project.put("rest.md", "Rest for ten minutes."),
+    "title": lambda project: rewrite(project, replaced(title="Resting")),
+    "metadata": lambda project: rewrite(project, replaced(metadata='{"team":"birds"}')),
+    "new document": lambda project: project.put("draft.md", "A draft."),
+    "move to another collection": lambda project: rewrite(project, moved),
+    "new collection": lambda project: rewrite(project, new_collection),
+    "removed collection": lambda project: rewrite(project, lambda rows: Write(remove_collections=["handbook"])),
+    "collection settings": lambda project: rewrite(
+        project,
+        lambda rows: Write(put_collections=[msgspec.structs.replace(rows.put_collections[0], metadata='{"a":1}')]),
+    ),
+}
+
+
+def uncommitted(project: Project) -> tuple[list, list]:
+    """All uncommitted rows of `main`, without their times."""
+    with opened(project) as workspace:
+        difference = workspace.engine.diff(head(workspace.engine, "main"), Working("main"))
+    documents = [
+        (each.key, each.after and (each.after.title, each.after.content, each.after.metadata))
+        for each in difference.documents
+    ]
+    return documents, [(each.key, each.after and each.after.metadata) for each in difference.collections]
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_replay_restores_change_after_visit_to_revision_that_contains_it(project, tmp_path, change):
+    here = project.git("rev-parse", "HEAD")
+    silently(project, "switch", "-q", "-c", "other")
+    change(project)
+    project.vmrag("commit", "-m", "the same change")
+    project.commit("with the change")
+    silently(project, "switch", "-q", "main")
+    change(project)
+    project.put("setup.md", "Set up by hand.") if change is not CHANGES["removed collection"] else None
+    before = uncommitted(project)
+    for target in ("other", here, "first", "other", here):
+        silently(project, "reset", "-q", "--hard", target)
+        project.vmrag("list")
+    assert uncommitted(project) == before
+    assert aside(project) == {}
+    whole(project, tmp_path)
+
+
+def test_replay_restores_removal_if_branch_was_clean_in_between(project, tmp_path):
+    """`first` does not have the document, and nothing else is uncommitted in between."""
+    here = project.git("rev-parse", "HEAD")
+    project.drop("faq.md")
+    silently(project, "reset", "-q", "--hard", "first")
+    said = project.vmrag("list").err
+    assert not branches(project)["main"].dirty
+    assert "uncommitted again when the pin goes back" in said
+    silently(project, "reset", "-q", "--hard", here)
+    went_along(project, tmp_path, faq=None)
+
+
+def test_commit_ends_memory_of_changes_that_revision_contains(project):
+    here = project.git("rev-parse", "HEAD")
+    project.drop("faq.md")
+    silently(project, "reset", "-q", "--hard", "first")
+    project.put("draft.md", "A draft.")
+    project.vmrag("commit", "-m", "a draft")
+    assert aside(project) == {}
+    silently(project, "reset", "-q", "--hard", here)
+    project.vmrag("list")
+    assert not branches(project)["main"].dirty
+
+
+def test_discard_ends_memory_of_changes_that_revision_contains(project):
+    here = project.git("rev-parse", "HEAD")
+    project.drop("faq.md")
+    silently(project, "reset", "-q", "--hard", "first")
+    project.put("draft.md", "A draft.")
+    with opened(project) as workspace:
+        reset(workspace, workspace.revision(), confirmed=True)
+    assert aside(project) == {}
+    silently(project, "reset", "-q", "--hard", here)
+    project.vmrag("list")
+    assert not branches(project)["main"].dirty
+
+
+Values = dict[str, str | None]
+
+
+class History:
+    """A KB branch with uncommitted documents that moves between random revisions. `written` has the
+    last value that the user gave to each document; None for a removed one.
+    """
+
+    def __init__(self, folder: Path, draw: random.Random) -> None:
+        self.draw, self.folder = draw, folder
+        self.engine = Engines("doltlite").create(folder / "kb")
+        store(self.engine, "main", *(document(name, f"{name} 0") for name in "abc"))
+        self.revisions = [head(self.engine, "main")]
+        for number in range(4):
+            self.revisions.append(self.grow(self.draw.choice(self.revisions), number))
+        self.start = self.draw.choice(self.revisions)
+        self.move(self.start)
+        self.written: Values = {}
+
+    def grow(self, parent: str, number: int) -> str:
+        names = self.draw.sample("abcd", self.draw.randint(1, 3))
+        there = {each.doc_id for each in self.engine.documents(parent)}
+        gone = [("guide", name) for name in names if name in there and self.draw.random() < 0.5]
+        new = [document(name, f"{name} {self.draw.randint(1, 2)}") for name in names if ("guide", name) not in gone]
+        rows = Write(put_documents=new, remove_documents=gone)
+        return self.engine.commit_onto(parent, [rows], message=f"{number}", author=AUTHOR, date=DATE)
+
+    def shown(self) -> dict[str, str]:
+        return {each.doc_id: each.content for each in self.engine.documents(Working("main"))}
+
+    def edit(self) -> None:
+        shown, name = self.shown(), self.draw.choice("abcd")
+        if name in shown and self.draw.random() < 0.5:
+            rows, self.written[name] = Write(remove_documents=[("guide", name)]), None
+        else:
+            text = f"{name} {self.draw.randint(1, 2)}"
+            if shown.get(name) == text:
+                return
+            rows, self.written[name] = Write(put_documents=[document(name, text)]), text
+        self.engine.write("main", rows, expected=head(self.engine, "main"))
+
+    def move(self, to: str) -> None:
+        branch = self.engine.branch("main")
+        assert branch is not None
+        if branch.head != to:
+            replay.replay(self.engine, Journal(self.folder / "journal"), branch, to, timeout=5)
+
+    def has_asides(self) -> bool:
+        names = [each.name for each in self.engine.branches() if each.name.startswith(ASIDE_PREFIX)]
+        return any(not each.endswith(CARRIED_SUFFIX) for each in names)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_replay_loses_no_change_in_random_histories_that_return(tmp_path, part):
+    """Each document has the last value that the user gave it, or a branch keeps the changes."""
+    whole_runs = 0
+    for number in range(examples(45)):
+        history = History(tmp_path / str(number), random.Random(part * 1000 + number))
+        for _ in range(history.draw.randint(1, 3)):
+            history.edit()
+        for _ in range(history.draw.randint(1, 5)):
+            if history.draw.random() < 0.3:
+                history.edit()
+            history.move(history.draw.choice(history.revisions))
+        history.move(history.start)
+        if not history.has_asides():
+            whole_runs += 1
+            shown = history.shown()
+            assert {name: shown.get(name) for name in history.written} == history.written, (part, number)
+        history.engine.close()
+    assert whole_runs > 1
+
+
 # -- what moves along ------------------------------------------------------------------------------
 
 
@@ -303,7 +499,8 @@ def test_documents_that_the_new_pin_has_already_leave_a_clean_branch(project, tm
     project.vmrag("list")
     assert (branches(project)["main"].head, branches(project)["main"].dirty) == (project.pinned, False)
     assert set(project.marks().values()) == {None}
-    assert aside(project) == {}
+    assert aside(project).keys() == {"vmrag/wip/main.carried"}
+    assert "return when the pin goes back" in project.vmrag("branch").out
     whole(project, tmp_path)
 
 

@@ -68,6 +68,16 @@ ASIDE_PREFIX = "vmrag/wip/"
 """The prefix of branches with uncommitted documents of a KB branch that conflict with a moved pin.
 """
 
+CARRIED_SUFFIX = ".carried"
+"""The end of the names of those that remember changes which a revision already contains (see
+`merging.replay`).
+"""
+
+
+def has_remembered_changes(engine: Engine) -> bool:
+    """Whether uncommitted changes of any KB branch are remembered (see `merging.replay`)."""
+    return any(each.name.startswith(ASIDE_PREFIX) and each.name.endswith(CARRIED_SUFFIX) for each in engine.branches())
+
 
 def reserved(branch: str) -> bool:
     """Whether a branch is reserved for the tool; branches with documents set aside are."""

@@ -3,6 +3,11 @@ files.
 
 They are committed aside first. From then on every step can be repeated, so a kill between two of
 them loses nothing: `finish` goes on from there.
+
+A change that the new revision already contains is no longer uncommitted there, and would be lost
+if the pin went back. In this case the branch `vmrag/wip/NAME.carried` remembers the changes. Its
+head has the tables of all changes on the revision on which they were made, the first parent. The
+second parent is what the KB branch showed after the last move. `vmrag commit` ends the memory.
 """
 
 from __future__ import annotations
@@ -12,11 +17,11 @@ import hashlib
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.engines.base import ASIDE_PREFIX, Engine
+from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine, Write
 from vmrag_link.errors import KnowledgeMoved, plural, quoted
 from vmrag_link.journal import Journal, ReplayEntry
 from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
-from vmrag_link.models import KbBranch, Record, Working
+from vmrag_link.models import Collection, Document, KbBranch, Record, Row, Working
 
 AUTHOR = "vmrag <vmrag@localhost>"
 
@@ -25,7 +30,10 @@ class Replayed(Record, frozen=True):
     """`documents` are uncommitted now or, with `kept_on`, in that branch's head because of
     `conflicts`.
 
-    Neither: the revision holds them already.
+    Neither: the revision holds them already. `collections`: changes of collections or projects are
+    uncommitted. `remembered`: changes that the revision already contains return with the pin.
+    `hidden`: the branch of earlier changes that are not shown, because they conflict. `silent`:
+    nothing was uncommitted, and nothing is.
     """
 
     branch: str
@@ -33,6 +41,10 @@ class Replayed(Record, frozen=True):
     documents: int
     kept_on: str = ""
     conflicts: int = 0
+    collections: bool = False
+    remembered: bool = False
+    hidden: str = ""
+    silent: bool = False
 
     @property
     def note(self) -> str:
@@ -42,9 +54,19 @@ class Replayed(Record, frozen=True):
             return f"{some} conflict with revision {self.to[:7]} and are kept. {back}"
         if self.kept_on:
             return f"{some} are kept. {back}"
-        if not self.documents:
-            return f"revision {self.to[:7]} holds what was uncommitted on {self.branch!r}."
-        return f"{some} went along to revision {self.to[:7]}."
+        if self.silent and not self.hidden:
+            return ""
+        if self.documents:
+            shown = f"{some} went along to revision {self.to[:7]}."
+        elif self.collections:
+            shown = f"uncommitted changes of collections of {self.branch!r} went along to revision {self.to[:7]}."
+        else:
+            shown = f"revision {self.to[:7]} holds what was uncommitted on {self.branch!r}."
+        if self.hidden:
+            return f"{shown} Earlier uncommitted changes are kept. To merge them: vmrag merge {quoted(self.hidden)}"
+        if self.remembered:
+            return f"{shown} Changes that it already contains are uncommitted again when the pin goes back."
+        return shown
 
 
 def replay(
@@ -91,12 +113,17 @@ def _entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
 
 def _free_aside(engine: Engine, kb_branch: str) -> str:
     """The name under which uncommitted documents of a KB branch are set aside now."""
-    wanted = ASIDE_PREFIX + kb_branch
-    if not engine.legal_branch_name(wanted + "-999"):  # too long
-        wanted = ASIDE_PREFIX + hashlib.sha256(kb_branch.encode()).hexdigest()[:16]
+    wanted = _aside_name(engine, kb_branch)
     taken = {each.name.lower() for each in engine.branches()}
     names = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 3))]
     return next(name for name in names if name.lower() not in taken)
+
+
+def _aside_name(engine: Engine, kb_branch: str) -> str:
+    name = ASIDE_PREFIX + kb_branch
+    if engine.legal_branch_name(name + CARRIED_SUFFIX):
+        return name
+    return ASIDE_PREFIX + hashlib.sha256(kb_branch.encode()).hexdigest()[:16]  # the name is too long
 
 
 def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
@@ -118,11 +145,154 @@ def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
     stranded = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, aside.head).total, entry.aside)
     if branch is None:
         return stranded  # somebody deleted it
-    working = Working(branch.name)
-    merged = merge(engine, base=entry.head, ours=working, theirs=aside.head, derived=derived)
+    working, moved = Working(branch.name), branch.head != entry.head
+    latest = _Changes(entry.head, aside.head)
+    memory = _read_memory(engine, branch.name) if moved else None
+    whole = _all_changes(engine, memory, latest, derived) if memory and memory.head == entry.head else None
+    merged = None
+    if whole and not _is_superseded(engine, whole, entry.head, branch.head):
+        merged = merge(engine, base=whole.base, ours=working, theirs=whole.state, derived=derived)
+    hidden = _memory_name(engine, branch.name) if merged and merged.conflicts else ""
+    if merged is None or merged.conflicts:
+        merged = merge(engine, base=latest.base, ours=working, theirs=latest.state, derived=derived)
     if merged.conflicts:
         return msgspec.structs.replace(stranded, to=branch.head, conflicts=len(merged.conflicts))
     if not merged.empty:
         engine.write(branch.name, merged.rows, expected=branch.head)
+    remembered = False
+    if moved and not (memory and memory.head == branch.head):  # else a kill came after the next line
+        if memory and whole is None:
+            hidden = _retire_memory(engine, memory, branch, derived)
+        remembered = _remember(engine, branch, whole or latest, derived)
     engine.delete_branch(entry.aside, expected=aside.head)
-    return Replayed(branch.name, branch.head, engine.count_changes(branch.head, working).total)
+    after = engine.branch(branch.name) or branch
+    documents = engine.count_changes(branch.head, working).total
+    return Replayed(
+        branch.name,
+        branch.head,
+        documents,
+        collections=after.dirty and not documents,
+        remembered=remembered,
+        hidden=hidden,
+        silent=aside.head == entry.head and not after.dirty,
+    )
+
+
+# -- changes that a revision already contains
+
+
+class _Changes(Record, frozen=True):
+    """Uncommitted changes of the revision `base`; `state` is a revision that has them all."""
+
+    base: str
+    state: str
+
+
+class _Memory(Record, frozen=True):
+    """`shown`: what the KB branch showed, with uncommitted changes, after it moved to `head`."""
+
+    branch: KbBranch
+    changes: _Changes
+    shown: str
+    head: str
+
+
+def remember(engine: Engine, branch: KbBranch, *, base: str, state: str, derived: Derived = stored_alone) -> None:
+    """Remember changes that another command brought back, unless the way back restores them."""
+    with engine.writing("carry uncommitted documents"):
+        memory = _read_memory(engine, branch.name)
+        if memory:
+            _retire_memory(engine, memory, branch, derived)
+        _remember(engine, branch, _Changes(base, state), derived)
+
+
+def forget(engine: Engine, kb_branch: str) -> None:
+    """Forget the changes of a KB branch that were committed or discarded; they stay anchored."""
+    memory = engine.branch(_memory_name(engine, kb_branch))
+    if memory:
+        engine.delete_branch(memory.name, expected=memory.head)
+
+
+def _is_superseded(engine: Engine, changes: _Changes, head: str, to: str) -> bool:
+    """Whether the pin goes forward from a revision that was made after the changes, and that
+    contains some of them: then later revisions decide about these.
+    """
+    return engine.is_ancestor(head, to) and not engine.is_ancestor(head, changes.base)
+
+
+def _memory_name(engine: Engine, kb_branch: str) -> str:
+    return _aside_name(engine, kb_branch) + CARRIED_SUFFIX
+
+
+def _read_memory(engine: Engine, kb_branch: str) -> _Memory | None:
+    branch = engine.branch(_memory_name(engine, kb_branch))
+    if branch is None:
+        return None
+    base, *others = engine.info(branch.head).parents
+    if not others:
+        return None  # documents of a KB branch whose name ends like this
+    return _Memory(branch, _Changes(base, branch.head), others[0], engine.info(others[0]).parents[0])
+
+
+def _all_changes(engine: Engine, memory: _Memory, latest: _Changes, derived: Derived) -> _Changes | None:
+    """Return the remembered changes with those since the last move; None if they conflict."""
+    since = merge(engine, base=memory.shown, ours=memory.branch.head, theirs=latest.state, derived=derived)
+    if since.conflicts:
+        return None
+    base = memory.changes.base
+    rows = [as_rows(engine.diff(base, memory.branch.head)), since.rows]
+    state = engine.commit_onto(base, rows, message="Uncommitted documents", author=AUTHOR, date=clock.now())
+    return _Changes(base, state)
+
+
+def _remember(engine: Engine, branch: KbBranch, changes: _Changes, derived: Derived) -> bool:
+    """Remember changes until the pin goes back, unless what the branch shows is enough to restore
+    them there. Return whether they are remembered.
+    """
+    name, working, now = _memory_name(engine, branch.name), Working(branch.name), clock.now()
+    before = engine.branch(name)
+    rows = as_rows(engine.diff(changes.base, changes.state))
+    back = merge(engine, base=branch.head, ours=changes.base, theirs=working, derived=derived)
+    if not back.conflicts and _rows_by_key(rows).items() <= _rows_by_key(back.rows).items():
+        forget(engine, branch.name)
+        return False
+    message = f"Uncommitted documents of {branch.name}"
+    visible = as_rows(engine.diff(branch.head, working))
+    shown = engine.recreate([branch.head], [visible], message=message, author=AUTHOR, date=now)
+    head = engine.commit_onto(changes.base, [rows], joining=shown, message=message, author=AUTHOR, date=now)
+    if before:
+        engine.move_branch(name, head, expected=before.head)
+    else:
+        engine.create_branch(name, head)
+    return True
+
+
+def _retire_memory(engine: Engine, memory: _Memory, branch: KbBranch, derived: Derived) -> str:
+    """Set remembered changes aside that nothing can restore automatically. Return the new branch;
+    empty if the KB branch has them all.
+    """
+    name, changes = "", memory.changes
+    more = merge(engine, base=changes.base, ours=Working(branch.name), theirs=changes.state, derived=derived)
+    if more.conflicts or not more.empty:
+        name = _free_aside(engine, branch.name)
+        engine.create_branch(name, changes.state)
+    engine.delete_branch(memory.branch.name, expected=memory.branch.head)
+    return name
+
+
+def _rows_by_key(rows: Write) -> dict[object, object]:
+    """Rows without their times, which alone are no change; None for a removed row."""
+    put: tuple[Row, ...] = (*rows.put_collections, *rows.put_documents, *rows.put_projects)
+    removed = (*rows.remove_collections, *rows.remove_documents, *(("", key) for key in rows.remove_projects))
+    return {_key_of(row): _without_times(row) for row in put} | dict.fromkeys(removed)
+
+
+def _key_of(row: Row) -> object:
+    if isinstance(row, Document):
+        return row.key
+    return row.name if isinstance(row, Collection) else ("", row.project_id)
+
+
+def _without_times(row: Row) -> Row:
+    times = [name for name in row.__struct_fields__ if name.endswith("_at") or name == "last_modified"]
+    return msgspec.structs.replace(row, **dict.fromkeys(times, ""))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import Engine, readable
+from vmrag_link.engines.base import Engine, has_remembered_changes, readable
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
 from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.git.run import until_unlocked
@@ -226,7 +226,7 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
         # (`left_behind`).
         return target.attachment, ()
     bindings.forget_applied(context.places)
-    if target.attachment == "held":
+    if target.attachment == "held" or has_remembered_changes(context.engine):
         from vmrag_link.merging.replay import replay  # rarely needed, and a checkout waits for imports
 
         journal = Journal(context.places.journal)
@@ -239,11 +239,12 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
                 timeout=context.lock_timeout,
                 derived=context.derived,
             )
-        return "attached", (carried.note,)
-    with context.engine.writing("move a branch", timeout=context.lock_timeout):
-        context.engine.move_branch(branch.name, target.revision, expected=branch.head)
-    notes = (left_revision(branch),) if _leaves_documents(context.engine, branch, target.revision) else ()
-    return "attached", notes
+        if carried.note:
+            return "attached", (carried.note,)
+    else:
+        with context.engine.writing("move a branch", timeout=context.lock_timeout):
+            context.engine.move_branch(branch.name, target.revision, expected=branch.head)
+    return "attached", (left_revision(branch),) if _leaves_documents(context.engine, branch, target.revision) else ()
 
 
 def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:

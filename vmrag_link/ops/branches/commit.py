@@ -11,6 +11,7 @@ import re
 import msgspec
 
 from vmrag_link import clock, locks
+from vmrag_link.engines.base import has_remembered_changes
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     GitBusy,
@@ -184,13 +185,23 @@ def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) ->
     now = clock.now()
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
+        _forget_remembered_changes(ws, branch)
         return CommitReport(revision, parent, branch, changes, None, staged=False)
     before = target.trigger.pin.decode() if target.trigger.pin is not None else None
     entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
     with ws.journal.entry(entry):
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         pinned = _pin(ws, target, revision, branch)
+    _forget_remembered_changes(ws, branch)
     return CommitReport(revision, parent, branch, changes, pinned.pin, pinned.staged)
+
+
+def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
+    """Forget the changes that the revision contained already: the commit includes them."""
+    if has_remembered_changes(ws.engine):
+        from vmrag_link.merging import replay  # rarely needed
+
+        replay.forget(ws.engine, branch)
 
 
 def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:

@@ -109,6 +109,7 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
     aside = _put_aside(ws, branch)
     held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
+    replay.forget(ws.engine, branch.name)
     ws.progress.note(
         f"Discarded on {branch.name!r}, uncommitted: {what}. Revision {held} keeps that; to bring it back: "
         f"merge_branch with source={held}, or in a terminal: vmrag merge {held}"
@@ -135,6 +136,9 @@ def bring_back(ws: Workspace, aside: str) -> None:
         )
     for note in merge.merge(ws, aside).notes:
         ws.progress.note(note)
+    branch = ws.kb_branch()
+    if branch and branch.head != base:
+        replay.remember(ws.engine, branch, base=base, state=kept.head, derived=twins.derived(ws))
 
 
 def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Cleared:

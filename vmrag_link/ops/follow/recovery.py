@@ -85,7 +85,7 @@ def _finish_replays(ws: Workspace) -> None:
             if path.exists():  # a living process holds the write lock until its entry is gone
                 finished = replay.finish(ws.engine, entry, derived=twins.derived(ws))
                 ws.journal.finish(path)
-                if finished:
+                if finished and finished.note:
                     ws.progress.note(finished.note)
 
 
