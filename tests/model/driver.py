@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.model.model import Docs, Key
+from tests.model.model import Docs, Key, Memory
 from tests.support.cli import killed
 from tests.support.terminal import Done, Project
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine
 from vmrag_link.models import At, Working
 
 PIN = ".dolt-version"
@@ -182,6 +182,21 @@ class Real:
         """What the knowledge base itself has at revisions and in working sets."""
         with self.engine() as engine:
             return [{each.key: each.content for each in engine.documents(place)} for place in places]
+
+    def memories(self) -> dict[str, Memory]:
+        """Remembered changes by KB branch, as `merging.replay` describes them."""
+        with self.engine() as engine:
+            heads = {each.name: each.head for each in engine.branches()}
+            return {
+                name.removeprefix(ASIDE_PREFIX).removesuffix(CARRIED_SUFFIX): self._memory(engine, head)
+                for name, head in heads.items()
+                if name.startswith(ASIDE_PREFIX) and name.endswith(CARRIED_SUFFIX)
+            }
+
+    def _memory(self, engine: Engine, revision: str) -> Memory:
+        base, shown = engine.info(revision).parents
+        docs, visible = ({each.key: each.content for each in engine.documents(at)} for at in (revision, shown))
+        return Memory(base, docs, engine.info(shown).parents[0], visible)
 
     def kb_base(self, one: str, other: str, others: Sequence[str]) -> Docs | None:
         """The documents of the engine's own merge base, if that contains all these revisions."""

@@ -66,6 +66,18 @@ class Unsaved(NamedTuple):
     docs: Docs
 
 
+class Memory(NamedTuple):
+    """Changes of `base` that the revision `head` contains, too: with them the documents are `docs`.
+
+    `shown`: the documents after the KB branch moved to `head`.
+    """
+
+    base: str
+    docs: Docs
+    head: str
+    shown: Docs
+
+
 @dataclass
 class Model:
     """`claims`: (code branch, KB branch) in the order of git's configuration; a KB branch belongs
@@ -121,22 +133,44 @@ class Model:
         kb = self.kb_branch(code)
         return self.unsaved[kb].docs if kb in self.unsaved else self.revisions[pin]
 
-    def follow(self, code: str | None, pin: str) -> str | None:
+    def follow(
+        self, code: str | None, pin: str, memory: Memory | None, is_ancestor: Callable[[str, str], bool]
+    ) -> str | None:
         """What a sync does to uncommitted documents: replayed where the pin has moved, put aside if
         that cannot be done.
 
         Returns the KB branch that was in conflict.
         """
         kb = self.kb_branch(code)
-        held = self.unsaved.get(kb) if kb else None
-        if kb is None or held is None or held.base == pin:
+        if kb is None or not (kb in self.unsaved or memory):
             return None
-        join = three_way(self.revisions[held.base], self.revisions[pin], held.docs)
+        held = self.unsaved.get(kb) or Unsaved(memory.head, self.revisions[memory.head]) if memory else self.unsaved[kb]
+        if held.base == pin:
+            return None
+        join = self.restored(held, pin, memory, is_ancestor)
+        if join is None:
+            join = three_way(self.revisions[held.base], self.revisions[pin], held.docs)
         if join.conflicts:
-            del self.unsaved[kb]
+            self.unsaved.pop(kb, None)
             return kb
         self.store(kb, pin, join.docs)
         return None
+
+    def restored(
+        self, held: Unsaved, pin: str, memory: Memory | None, is_ancestor: Callable[[str, str], bool]
+    ) -> Join | None:
+        """The documents with those changes that the last revision contained; None if they do not
+        apply.
+        """
+        if memory is None or memory.head != held.base:
+            return None
+        if is_ancestor(held.base, pin) and not is_ancestor(held.base, memory.base):
+            return None
+        everything = three_way(memory.shown, memory.docs, held.docs)
+        if everything.conflicts:
+            return None
+        join = three_way(self.revisions[memory.base], self.revisions[pin], everything.docs)
+        return None if join.conflicts else join
 
     def store(self, kb: str, base: str, docs: Docs) -> None:
         if docs == self.revisions[base]:

@@ -14,6 +14,7 @@ from tests.model.driver import PIN, Real, listing
 from tests.model.model import Docs, Key, Model, Unsaved, changed
 from tests.support.compare import assert_whole
 from tests.support.terminal import Done, Project
+from vmrag_link.engines.base import CARRIED_SUFFIX
 from vmrag_link.models import Working
 
 ASIDE = re.compile(r"vmrag/wip/[^\s'\"`,;:)\\]+")
@@ -28,6 +29,7 @@ class World:
     def __init__(self, real: Real, model: Model, scratch: Path, seen: Counter[str]) -> None:
         self.real, self.model, self.scratch, self.seen = real, model, scratch, seen
         self.number = 0
+        self.memories = real.memories()
 
     def next(self) -> int:
         self.number += 1
@@ -51,13 +53,15 @@ class World:
         done = self.real.vmrag("list", "--json")
         self.put_aside(conflict, said + done.err, killed=killed)
         assert listing(done) == self.expected()
+        self.memories = self.real.memories()
 
     def follow(self) -> tuple[str, Unsaved] | None:
         """A conflict by its KB branch, with the documents that must be put aside."""
         code, pin = self.real.branch, self.real.pin
         kb = self.model.kb_branch(code)
         held = self.model.unsaved.get(kb) if kb else None
-        conflict = self.model.follow(code, pin)
+        with self.real.engine() as engine:
+            conflict = self.model.follow(code, pin, self.memories.get(kb or ""), engine.is_ancestor)
         if held and held.base != pin:
             self.seen["replay in conflict" if conflict else "replay"] += 1
         return (conflict, held) if conflict and held else None
@@ -69,6 +73,13 @@ class World:
         kb, held = conflict
         said += self.real.vmrag("branch").out if killed else ""
         names = {each.rstrip(".") for each in ASIDE.findall(said) if each.removeprefix("vmrag/wip/").startswith(kb)}
+        with self.real.engine() as engine:
+            heads = {each.name: each.head for each in engine.branches() if not each.name.endswith(CARRIED_SUFFIX)}
+            names = {
+                name
+                for name in names & heads.keys()
+                if {each.key: each.content for each in engine.documents(heads[name])} == held.docs
+            }
         assert names, (
             f"uncommitted documents of {kb} are in conflict with the pin, and nothing says where they are: {said}"
         )
@@ -101,6 +112,7 @@ class World:
         """What holds at any time, whoever has looked: no uncommitted document is lost, and branches
         have their KB branches.
         """
+        self.memories = self.real.memories()
         assert self.real.claims() == self.model.claims
         with self.real.engine() as engine:
             there = {each.name: each for each in engine.branches()}
