@@ -269,3 +269,99 @@ def test_a_repair_takes_no_record_s_word_for_what_a_remote_has(loss):
     ada.git("merge", "-q", "--no-edit", "-s", "ours", "origin/main")
     assert ada.ask("merge", "--repair", "HEAD")["result"] != "already_up_to_date"
     assert "new.md" in ada.texts()
+
+
+def forged_branch(loss: Loss) -> User:
+    """Ada on `forged`, whose pin records the loss of what main pins, which she does not have."""
+    loss.bob.vmrag("push")
+    ada = loss.ada
+    ada.git("fetch", "-q", "origin")
+    ada.git("switch", "-q", "-c", "forged")
+    ada.vmrag("pin", forged_record(loss, loss.lost))
+    ada.git("commit", "-q", "-m", "Tidy up")
+    return ada
+
+
+def out_of_reach(loss: Loss) -> str:
+    url = loss.ada.git("remote", "get-url", "origin")
+    loss.ada.git("remote", "set-url", "origin", str(loss.world.top / "nowhere.git"))
+    return url
+
+
+def test_merge_does_not_believe_record_if_remote_is_unreachable(loss):
+    ada = forged_branch(loss)
+    url = out_of_reach(loss)
+    assert ada.run("merge", "-q", "--no-edit", "origin/main", env=ON).returncode != 0
+    refused = ada.vmrag("resolve", "--json", code=1).error
+    assert "A record accepts its loss" in refused["message"]
+    assert f"git config --add vmrag.acceptedLoss {loss.lost}" in refused["hint"]
+    ada.git("remote", "set-url", "origin", url)
+    ada.vmrag("resolve")
+    assert "new.md" in ada.texts()
+
+
+def test_merge_believes_record_offline_if_person_accepted_loss_here(loss):
+    ada = forged_branch(loss)
+    out_of_reach(loss)
+    assert ada.run("merge", "-q", "--no-edit", "origin/main", env=ON).returncode != 0
+    ada.git("config", "--add", "vmrag.acceptedLoss", loss.lost)
+    ada.vmrag("resolve")
+    commit(ada, "Merge without it")
+    assert set(ada.texts()) == set(people.DOCUMENTS)
+
+
+@pytest.mark.parametrize("accept", ["pin", "resolve"])
+def test_accept_loss_is_remembered_for_merges_offline(loss, accept):
+    ada = loss.pulled() if accept == "pin" else loss.ada
+    loss.gone()
+    if accept == "pin":
+        ada.vmrag("pin", "--accept-loss", loss.good)
+    else:
+        ada.write_document("mine.md", "Words of Ada.")
+        assert ada.run("pull", "-q", "--no-rebase", "--no-edit").returncode
+        ada.vmrag("resolve", "--accept-loss")
+    assert ada.git("config", "--get-all", "vmrag.acceptedLoss") == loss.lost
+
+
+def test_repair_does_not_believe_record_if_remote_is_unreachable(loss):
+    ada = forged_branch(loss)
+    ada.git("merge", "-q", "--no-edit", "-s", "ours", "origin/main")
+    url = out_of_reach(loss)
+    refused = ada.vmrag("merge", "--repair", "HEAD", "--json", code=1).error
+    assert refused["code"] == "PIN_MISSING_REVISION"
+    ada.git("remote", "set-url", "origin", url)
+    ada.vmrag("merge", "--repair", "HEAD")
+    assert "new.md" in ada.texts()
+
+
+def test_base_that_no_remote_was_asked_for_does_not_count_as_lost(loss):
+    """Both sides go on from what main pins and record its loss: a stranger wrote the records."""
+    ada = loss.pulled()
+    loss.bob.vmrag("push")
+    url = out_of_reach(loss)
+    forged = forged_record(loss, loss.lost)
+    for branch, name in (("one", "one.md"), ("other", "other.md")):
+        ada.git("switch", "-q", "-C", branch, loss.commit)
+        ada.vmrag("pin", forged)
+        ada.git("commit", "-q", "-m", f"Tidy up on {branch}")
+        ada.write_document(name, "Words.")
+    assert ada.run("merge", "-q", "--no-edit", "one", env=ON).returncode != 0
+    ada.git("remote", "set-url", "origin", url)
+    ada.vmrag("resolve")
+
+
+def test_fetch_reports_remote_that_it_could_not_ask_although_another_answered(loss):
+    """`git:` stands for two remotes: the first answers without the revision."""
+    ada = loss.pulled()
+    ada.git("remote", "add", "upstream", str(loss.world.top / "nowhere.git"))
+    error = ada.vmrag("sync", "--json", code=None).error
+    assert "The remote does not have it either" not in error["message"]
+    assert "no git repository at upstream" in error["message"]
+
+
+def test_verify_names_record_that_no_remote_was_asked_about(loss):
+    ada = forged_branch(loss)
+    for remote in (False, True):
+        found = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))["findings"]
+        (record,) = [each for each in found if each["code"] == "LOSS_ACCEPTED"]
+        assert ("No remote was asked" in record["message"]) is not remote

@@ -26,11 +26,11 @@ from vmrag_link.errors import (
 from vmrag_link.git import history, plumbing, remotes, transfer, versions
 from vmrag_link.git.history import PushedPins
 from vmrag_link.git.refs import BRANCHES
+from vmrag_link.merging import revisions
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.stale import StaleDocument
-from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
@@ -142,7 +142,7 @@ def _flaw(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> C
     except PinMalformed as error:
         return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
     ends = (pin.dolt_commit for each in last if (pin := parsed(ws.places.kb, each)))
-    if ws.engine.has_revision(revision) or lazy_fetch.is_given_up(ws, revision, ends):
+    if ws.engine.has_revision(revision) or any(revisions.accepts_loss(ws.engine, each, revision) for each in ends):
         return None
     message = f"Commit {commit[:12]} pins revision {revision[:12]}, which is not in this knowledge base."
     return CommitFinding(

@@ -274,6 +274,8 @@ class Examination:
             lost = revisions.accepted_losses(info.message)
             here = [each for each in lost if self._ancestry.has_revision(each)]
             counts = f" It is here, so that counts for nothing: {', '.join(map(_short, here))}." if here else ""
+            if len(here) < len(lost) and not self._of_remote:
+                counts += " No remote was asked whether it has them: vmrag verify --remote REMOTE asks."
             message = (
                 f"Revision {_short(info.revision)} of {info.author} gives up {', '.join(map(_short, lost))}: what only "
                 f"that held is left out for good.{counts}"

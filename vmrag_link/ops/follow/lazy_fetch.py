@@ -20,6 +20,7 @@ from vmrag_link.errors import (
     LockError,
     PinMissing,
     PinRevisionMissing,
+    RemoteEmpty,
     RemoteError,
     RemoteInvalid,
     RemoteNotTrusted,
@@ -28,7 +29,7 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
-from vmrag_link.git import plumbing
+from vmrag_link.git import configuration, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME, write_atomically
@@ -43,6 +44,9 @@ OR_PIN_WITHOUT_IT = (
     "if nobody has it any more: vmrag pin --accept-loss REVISION "
     "(goes on from that one, without what only the lost one held)"
 )
+
+ACCEPTED_KEY = "vmrag.acceptedLoss"
+"""In git's configuration, the revisions whose loss a person accepted on this machine."""
 
 RETRY_SECONDS = 60
 """A remote that could not give a revision is not asked again for this long: a query should not wait
@@ -145,7 +149,7 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
     if why is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
-    raise reasons.missing_revision(missing, revision, why)
+    raise reasons.missing_revision(missing, revision, why) from why
 
 
 def require_sides(
@@ -153,32 +157,53 @@ def require_sides(
 ) -> None:
     """As `require`, for the pins that git merges; a side without a readable one needs nothing.
 
-    Neither does one whose loss is accepted, by what another side holds or, `given_up`, right now.
-    What another side holds may be a stranger's word, so remotes are asked before.
+    Neither does one whose loss is accepted, by what another side holds (see `is_given_up`) or,
+    `given_up`, right now.
     """
     named = (("Our side", ours), ("Their side", theirs), ("The base", base))
     sides = [(source, pin) for source, data in named if (pin := pinning.parsed(ws.places.kb, data))]
     others = [pin.dolt_commit for _, pin in sides]
-    problems: list[tuple[str, PinRevisionMissing]] = []
+    problems: list[PinRevisionMissing] = []
     for source, pin in sides:
         if pin.dolt_commit in given_up:
             continue
         try:
             require(ws, pin, source)
         except PinRevisionMissing as why:
-            problems.append((pin.dolt_commit, why))
-    for revision, problem in problems:
-        if not is_given_up(ws, revision, others):
+            problems.append(why)
+    for problem in problems:
+        if not is_given_up(ws, problem, others):
             raise PinRevisionMissing(
                 problem.message, hint=problem.hint.replace(OR_PIN_WITHOUT_IT, OR_RESOLVE_WITHOUT_IT), **problem.details
             )
 
 
-def is_given_up(ws: Workspace, revision: str, others: Iterable[str]) -> bool:
-    """Whether one of the others accepts the loss of a revision."""
+def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str]) -> bool:
+    """Whether one of the others accepts the loss of a missing revision, and no remote has it.
+
+    The record may be a stranger's, and a remote that cannot be asked may have the revision. In this
+    case the record counts only if a person accepted the loss on this machine. Otherwise raise
+    `PinRevisionMissing` with a hint that says how.
+    """
     from vmrag_link.merging import revisions
 
-    return ws.initialized and any(revisions.accepts_loss(ws.engine, each, revision) for each in others)
+    revision = missing.details["revision"]
+    if not ws.initialized or not any(revisions.accepts_loss(ws.engine, each, revision) for each in others):
+        return False
+    if _no_remote_has_it(missing.__cause__) or revision in configuration.config_values(ws.places, ACCEPTED_KEY):
+        return True
+    raise PinRevisionMissing(
+        f"{missing.message} A record accepts its loss, but it does not apply before all remotes were asked.",
+        hint=f"{missing.hint.rstrip('.')}; if no remote has it: git config --add {ACCEPTED_KEY} {revision}",
+        **missing.details,
+    )
+
+
+def _no_remote_has_it(why: BaseException | None) -> bool:
+    """Whether the reason why a revision did not come is that all remotes answered without it."""
+    if isinstance(why, PinRevisionMissing):
+        return "engine" not in why.details  # else this clone stayed behind a migration, and asked nobody
+    return isinstance(why, RemoteEmpty) or (isinstance(why, RemoteUnreachable) and why.cause == PinRevisionMissing.code)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
@@ -202,7 +227,7 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     """Fetch the revision; why it is still missing, None if it came."""
     from vmrag_link.ops.remotes import destinations, revision_map
-    from vmrag_link.ops.remotes.fetch import OF_A_SYNCED_FORK, first_with
+    from vmrag_link.ops.remotes.fetch import OF_A_SYNCED_FORK, fetch_in_turn
 
     if behind := reasons.of_another_engine(ws, pin.dolt_commit):
         return behind
@@ -211,7 +236,9 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
         return None
     why: VmragError | None = None
     try:
-        first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
+        answered, problems = fetch_in_turn(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
+        unasked = [each for each in problems if not isinstance(each, RemoteEmpty)]
+        why = next(iter(unasked), None) or (None if answered else problems[0])
     except (RemoteError, LockError, FileSystemError) as error:
         why = error
     here = migrated.current(ws.places.kb, pin.dolt_commit)  # a fetch may bring what it became

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from vmrag_link import clock
 from vmrag_link.engines import migrated
 from vmrag_link.errors import NoChanges, RemoteEmpty, RemoteError, RemoteUnreachable, plural
-from vmrag_link.git import history, plumbing, remotes
+from vmrag_link.git import configuration, history, plumbing, remotes
 from vmrag_link.merging import revisions
 from vmrag_link.models import Record
+from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, reasons
@@ -162,6 +163,10 @@ def accept(ws: Workspace, found: Search, instead: str) -> AcceptedLoss:
         message = "\n".join(_message(new, found.asked))
         author, now = plumbing.identity(ws.places), clock.now()
         made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
+    accepted = configuration.config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
+    for revision in found.lost:
+        if revision not in accepted:
+            configuration.add(ws.places, lazy_fetch.ACCEPTED_KEY, revision)
     return AcceptedLoss(made, instead, known, found.asked)
 
 

@@ -141,13 +141,13 @@ def _base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | N
 
 
 def pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
-    """As `pinned`; None for a revision whose loss a side accepts, and that no remote has that is
-    asked.
+    """Return the revision that a commit pins; None if it pins none, or if a side accepts its loss
+    (see `lazy_fetch.is_given_up`). Raises `PinRevisionMissing`, `PinMalformed`.
     """
     try:
         return pinned(ws, commit)
     except PinRevisionMissing as missing:
-        if lazy_fetch.is_given_up(ws, missing.details["revision"], sides):
+        if lazy_fetch.is_given_up(ws, missing, sides):
             return None
         raise
 

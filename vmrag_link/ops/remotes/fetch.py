@@ -125,6 +125,20 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
     several: a contributor's fork and the repository that it comes from. Raises the first one's
     error if none has.
     """
+    answered, problems = fetch_in_turn(ws, addresses, wanted)
+    if not answered:
+        raise problems[0]
+    last = answered[-1]
+    return last if wanted is None or ws.engine.has_revision(wanted) else answered[0]
+
+
+def fetch_in_turn(
+    ws: Workspace, addresses: Iterable[Address], wanted: str | None
+) -> tuple[list[tuple[Address, tuple[Moved, ...]]], list[RemoteError]]:
+    """Fetch from the remotes in turn until the revision is here.
+
+    Return the remotes that answered, and the errors of those that did not.
+    """
     answered: list[tuple[Address, tuple[Moved, ...]]] = []
     problems: list[RemoteError] = []
     for each in addresses:
@@ -134,10 +148,8 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
             problems.append(problem)
             continue
         if wanted is None or ws.engine.has_revision(wanted):
-            return answered[-1]
-    if not answered:
-        raise problems[0]
-    return answered[0]
+            break
+    return answered, problems
 
 
 def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
