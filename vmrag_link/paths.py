@@ -208,6 +208,11 @@ class Places(NamedTuple):
         return self.git_dir / "vmrag"
 
     @property
+    def verified(self) -> Path:
+        """The commit up to which `vmrag status` found no commit that drops knowledge."""
+        return self.own / "verified"
+
+    @property
     def applied(self) -> Path:
         return self.own / "applied"
 

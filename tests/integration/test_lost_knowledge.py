@@ -6,6 +6,7 @@ Bob pushes his code without his knowledge, and his machine is gone.
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import pytest
 
@@ -365,3 +366,97 @@ def test_verify_names_record_that_no_remote_was_asked_about(loss):
         found = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))["findings"]
         (record,) = [each for each in found if each["code"] == "LOSS_ACCEPTED"]
         assert ("No remote was asked" in record["message"]) is not remote
+
+
+# -- commits that drop knowledge -------------------------------------------------------------------
+
+
+@pytest.fixture
+def dropping(loss) -> User:
+    """Ada on main, which is pushed: a merge there dropped `new.md`, and one more commit follows."""
+    loss.bob.vmrag("push")
+    ada = loss.ada
+    ada.write_document("mine.md", "Words of Ada.")
+    ada.git("fetch", "-q", "origin")
+    ada.git("merge", "-q", "--no-edit", "-s", "ours", "origin/main")
+    ada.write("code.py", "1")
+    ada.git("add", "code.py")
+    ada.git("commit", "-q", "-m", "One commit later")
+    ada.vmrag("push")
+    ada.git("push", "-q", "--no-verify", "origin", "main")
+    ada.git("remote", "set-head", "origin", "main")
+    ada.vmrag("sync")
+    return ada
+
+
+def status_of(user: User) -> dict:
+    return user.ask("status", code=int("dropped" in user.vmrag("status", code=None).out))
+
+
+DROPPED = ("error", "KNOWLEDGE_DROPPED")
+
+
+def test_status_and_verify_report_drop_until_it_is_repaired(dropping):
+    merge = dropping.git("rev-parse", "HEAD~1")
+    for _ in range(2):
+        status = status_of(dropping)
+        assert (status["state"], status["in_sync"]) == ("dropped", False)
+        assert status["hint"] == f"vmrag merge --repair {merge[:12]}"
+        assert merge[:12] in status["reasons"][0]
+        assert DROPPED in verified(dropping, code=1)
+    dropping.vmrag(*status["hint"].split()[1:])
+    assert status_of(dropping)["state"] == "in_sync"
+    commit(dropping, "Repair")
+    assert status_of(dropping)["state"] == "in_sync"
+    assert DROPPED not in verified(dropping)
+    dropping.vmrag("push")
+    dropping.git("push", "-q", "origin", "main")
+    assert DROPPED not in verified(dropping)
+
+
+def test_status_and_verify_report_drop_until_commit_accepts_it_for_the_team(dropping, loss):
+    message = status_of(dropping)["reasons"][0]
+    command = message.partition("to accept the loss: ")[2]
+    assert command in dropping.vmrag("verify", code=1).out.replace("To accept a loss: ", "")
+    subprocess.run(command, shell=True, cwd=dropping.top, check=True)
+    assert status_of(dropping)["state"] == "in_sync"
+    assert DROPPED not in verified(dropping)
+    dropping.git("push", "-q", "origin", "main")
+    assert DROPPED not in verified(dropping)
+    assert ("information", "KNOWLEDGE_DROPPED") in verified(dropping, "HEAD")
+    carol = loss.world.join("carol")
+    carol.vmrag("clone")
+    assert status_of(carol)["state"] == "in_sync"
+
+
+def test_status_reports_drop_after_switch_to_another_branch_and_back(dropping):
+    assert status_of(dropping)["state"] == "dropped"
+    dropping.git("switch", "-q", "-c", "before", "HEAD~2")
+    assert status_of(dropping)["state"] == "in_sync"
+    dropping.git("switch", "-q", "main")
+    assert status_of(dropping)["state"] == "dropped"
+
+
+@pytest.mark.parametrize("content", [b"", bytes(40), b"ab" * 20, b"\xff\n"])
+def test_status_reports_drop_if_its_note_is_damaged(dropping, content):
+    (dropping.top / ".git/vmrag/verified").write_bytes(content)
+    assert status_of(dropping)["state"] == "dropped"
+
+
+def test_pull_request_cannot_accept_its_own_drop(loss):
+    ada, before = loss.ada, loss.ada.git("rev-parse", "HEAD")
+    loss.bob.vmrag("push")
+    ada.write_document("mine.md", "Words of Ada.")
+    ada.git("fetch", "-q", "origin")
+    ada.git("switch", "-q", "-c", "topic")
+    ada.git("merge", "-q", "--no-edit", "-s", "ours", "origin/main")
+    merge = ada.git("rev-parse", "HEAD")
+    ada.git("commit", "-q", "--allow-empty", "-m", "Accept", "-m", f"Vmrag-Accept-Drop: {merge}")
+    ada.vmrag("fetch")
+    found = {(each["level"], each["code"]) for each in ada.ask("verify", f"{before}..HEAD")["findings"]}
+    assert ("information", "KNOWLEDGE_DROPPED") in found
+    found = {
+        (each["level"], each["code"])
+        for each in ada.ask("verify", "--pull-request", before, "HEAD", code=1)["findings"]
+    }
+    assert {DROPPED, ACCEPTED} <= found

@@ -650,6 +650,7 @@ def test_people_read_what_happened_and_what_helps(world, r):
     assert done.out.splitlines() == [
         f"error        The commit {dropping[:12]} drops knowledge: {said}",
         f"             vmrag merge --repair {dropping[:12]}",
+        f"To accept a loss: git commit --allow-empty -m 'Accept the loss' -m 'Vmrag-Accept-Drop: {dropping}'",
         f"Looked at 2 commits ({dropping}), 2 with another pin: 1 error.",
     ]
     mending = world.code(r.ab, dropping)

@@ -24,6 +24,7 @@ NAMED = 3
 TITLES = {
     "in_sync": ("in sync", "green"),
     "merging": ("a merge is open", "yellow"),
+    "dropped": ("knowledge was dropped", "red"),
     "drift": ("drift", "yellow"),
     "missing": ("the pinned revision is missing", "red"),
     "no_pin": ("no pin", "yellow"),

@@ -11,6 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.case_files import CaseFiles, case_options
 from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.git import history
 from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import verify as operation
 from vmrag_link.ops.checks.verify import VerifyReport
@@ -40,9 +41,11 @@ def command(
     the merge driver, say.
 
     RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and
-    origin's default branch has not, or, where that is nothing, HEAD with what it merged. What a
-    later commit has mended is only mentioned. Exit code 1 if something is lost or wrong, or if a
-    shallow clone has too little history to tell of a range, which --deepen fetches.
+    origin's default branch has not. Where that is nothing, HEAD is compared with what it merged,
+    and each commit of its history that drops knowledge is reported. What a later commit has
+    repaired, or accepted by the trailer `Vmrag-Accept-Drop: COMMIT`, is only mentioned. Exit code 1
+    if something is lost or wrong, or if a shallow clone has too little history to tell of a range,
+    which --deepen fetches.
     """
     files.require(invocation)
     with invocation.workspace() as ws:
@@ -57,6 +60,9 @@ def command(
 def _lines(report: VerifyReport) -> Iterator[str]:
     for finding in report.findings:
         yield from _finding(finding)
+    if drops := [each.commit for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error"]:
+        trailers = " ".join(f"-m '{history.ACCEPT_DROP}: {each}'" for each in dict.fromkeys(drops))
+        yield f"To accept a loss: git commit --allow-empty -m 'Accept the loss' {trailers}"
     if report.shallow:
         yield f"{_mark('information', 'cyan')}History is cut here (a shallow clone): not every commit could be compared."
         yield f"{' ' * _WIDTH}git fetch --unshallow"

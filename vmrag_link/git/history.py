@@ -5,15 +5,21 @@ a time, 500 pins take eight times as long.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import objects
-from vmrag_link.git.run import git
+from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.proc import Finished
+
+ACCEPT_DROP = "Vmrag-Accept-Drop"
+"""The trailer by which a code commit accepts that another one drops knowledge."""
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_ACCEPT_DROP = re.compile(rf"^{ACCEPT_DROP}: ([0-9a-f]{{40,64}})$", re.MULTILINE)
 
 
 class PinEntry(Record, frozen=True):
@@ -70,6 +76,28 @@ def commits(places: Places, tips: Iterable[str], *, without: str | None = None) 
     children. Parents that a shallow clone lacks are left out.
     """
     return _reached(places, tips, without)
+
+
+def accepted_drops(places: Places, tip: str, *, without: str | None = None) -> dict[str, str]:
+    """The commits whose loss of knowledge a commit of the range accepts by its trailer
+    `Vmrag-Accept-Drop: COMMIT`, each with the commit that accepts it.
+    """
+    tips = [tip, *([f"^{without}"] if without else [])]
+    said = demand(places, "log", "--format=%x1e%H%n%B", f"--grep=^{ACCEPT_DROP}: ", *tips, "--").text
+    found: dict[str, str] = {}
+    for record in said.split("\x1e")[1:]:
+        commit, _, message = record.partition("\n")
+        found |= dict.fromkeys(_ACCEPT_DROP.findall(message), commit)
+    return found
+
+
+def read_verified(places: Places) -> str:
+    """The commit up to which nothing was found to drop knowledge; empty if it is unknown."""
+    try:
+        content = places.verified.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return content if _COMMIT.fullmatch(content) else ""
 
 
 def boundary(places: Places) -> set[str]:

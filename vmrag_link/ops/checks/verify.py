@@ -23,7 +23,7 @@ from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
 from vmrag_link.ops.remotes.fetch import fetch_from
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, write_atomically
 from vmrag_link.pin_values import own_ref
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -47,6 +47,9 @@ class VerifyReport(Record, frozen=True):
     @property
     def clean(self) -> bool:
         return not any(each.level == "error" for each in self.findings)
+
+
+_LAST = "HEAD^..HEAD"
 
 
 class Scope(NamedTuple):
@@ -78,7 +81,8 @@ def verify(
     Only what the range brings is reported.
 
     `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has
-    and the remote's default branch has not, and where that is nothing, HEAD with what it merged.
+    and the remote's default branch has not. Where that is nothing, HEAD with what it merged, and
+    the commits of its whole history that drop knowledge.
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of
     the base's tip, too. `reachable`: says which of the revisions that the range pins, its last
     commit in any case, the knowledge base's remote does NOT reach; without it nobody is asked.
@@ -90,7 +94,43 @@ def verify(
     if deepen:
         scope = _deepened(ws, scope, whole=revisions is not None)
     walk, pins = _read(ws, scope)
-    return _report(ws, scope, walk, pins, reachable=reachable)
+    report = _report(ws, scope, walk, pins, reachable=reachable)
+    if revisions or pull_request or scope.shown != _LAST:
+        return report
+    known = {each.commit for each in report.findings}
+    earlier = (each for each in _drops(ws, scope.tip) if each.commit not in known)
+    return msgspec.structs.replace(report, findings=(*earlier, *report.findings))
+
+
+def open_drops(ws: Workspace) -> tuple[PinFinding, ...]:
+    """The commits of HEAD's history that drop knowledge which neither a later pin nor the one of
+    the work tree contains, and whose loss no commit accepts (see `history.accepted_drops`).
+
+    Only commits since the last answer without findings are read. Asks no remote.
+    """
+    head = plumbing.head(ws.places).commit
+    if head is None or not ws.initialized:
+        return ()
+    verified = history.read_verified(ws.places)
+    if verified == head:
+        return ()
+    here = verified and transfer.contains(ws.places, verified, verified)
+    without = verified if here else None  # else the file is damaged, or git removed the commit
+    pin = ws.target().pin
+    findings = _drops(ws, head, without=without, present=pin.dolt_commit if pin else None)
+    if not findings:
+        with contextlib.suppress(OSError):  # the next call reads the commits again
+            write_atomically(ws.places.verified, f"{head}\n".encode(), durable=False)
+    return findings
+
+
+def _drops(
+    ws: Workspace, tip: str, *, without: str | None = None, present: str | None = None
+) -> tuple[PinFinding, ...]:
+    scope = Scope(tip[:12], tip, without)
+    walk, pins = _read(ws, scope)
+    findings = _report(ws, scope, walk, pins, reachable=None, present=present).findings
+    return tuple(each for each in findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error")
 
 
 def verify_on(
@@ -189,17 +229,21 @@ def _report(
     *,
     reachable: Callable[[Collection[str]], Collection[str]] | None,
     fork: Fork | None = None,
+    present: str | None = None,
 ) -> VerifyReport:
+    """Report on a range. `present`: a pin after the range, which can restore what was dropped."""
     merge_bases, past = MergeBases(ws.places, *scope.ends), Past(ws.places, scope.tip)
     asked_remote, halves = reachable is not None, _half_merged(ws, scope)
-    ancestry = Ancestry(ws.engine, [*pins.revisions, *(side for each in halves for side in each.sides)])
+    ancestry = Ancestry(
+        ws.engine, [*pins.revisions, *(side for each in halves for side in each.sides), *filter(None, [present])]
+    )
     examination = Examination(pins, ancestry, merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork)
     flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
     known = {each.finding.commit for each in flaws}
     flaws += [flaw for each in halves if each.commit not in known and (flaw := each.flaw)]
     if reachable:
         flaws += examination.unreached(walk.changes, reachable)
-    findings = _with_mended(walk, flaws, examination)
+    findings = _with_accepted(ws, scope, _with_mended(walk, flaws, examination, present))
     if scope.base and scope.without and (found := examination.against(scope.without, scope.base)):
         findings.append(found)
     findings += _not_comparable(ws, scope, walk, merge_bases, cut=examination.cut)
@@ -319,7 +363,9 @@ def _last(ws: Workspace) -> Scope:
     return Scope("HEAD", plumbing.resolve(ws.places, "HEAD"))
 
 
-def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) -> list[PinFinding]:
+def _with_mended(
+    walk: Walk, flaws: Sequence[Flaw], examination: Examination, present: str | None = None
+) -> list[PinFinding]:
     """The findings; one whose loss a later commit made good is information.
 
     Every commit carries a bit for each flaw at or before it.
@@ -336,7 +382,30 @@ def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) ->
         holds = examination.holding(change)
         left = (number for number in _numbers(before) if number not in mended and holds(flaws[number].needs))
         mended |= dict.fromkeys(left, change.commit)
+    holds = examination.holding_pin(present)
+    mended |= {n: "the work tree" for n, flaw in enumerate(flaws) if n not in mended and holds(flaw.needs)}
     return list(_findings(flaws, mended))
+
+
+def _with_accepted(ws: Workspace, scope: Scope, findings: Sequence[PinFinding]) -> list[PinFinding]:
+    """The findings; a drop that a commit accepts by name is information.
+
+    What the commits of a pull request accept does not apply to themselves, but a reviewer sees it.
+    """
+    found = [*findings]
+    dropping = [number for number, each in enumerate(found) if each.code == "KNOWLEDGE_DROPPED" and each.hint]
+    tip = scope.without if scope.base else scope.tip
+    accepted = history.accepted_drops(ws.places, tip) if dropping and tip else {}
+    for number in dropping:
+        finding = found[number]
+        if by := accepted.get(finding.commit):
+            message = f"{finding.message} Commit {by[:12]} accepts this."
+            found[number] = msgspec.structs.replace(finding, level="information", message=message, hint="")
+    if scope.base and scope.without:
+        for commit, by in history.accepted_drops(ws.places, scope.tip, without=scope.without).items():
+            message = f"Commit {by[:12]} accepts that commit {commit[:12]} drops knowledge."
+            found.append(PinFinding("LOSS_ACCEPTED", "information", by, message, f"git show {by[:12]}"))
+    return found
 
 
 def _numbers(bits: int) -> Iterator[int]:

@@ -313,7 +313,10 @@ class Examination:
 
     def holding(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a commit's pin contains what a flaw needs."""
-        pin = self._pins.revision(change.after)
+        return self.holding_pin(self._pins.revision(change.after))
+
+    def holding_pin(self, pin: str | None) -> Callable[[tuple[str, ...] | None], bool]:
+        """Whether a revision contains what a flaw needs."""
         if pin is None or not self._ancestry.has_revision(pin):
             return lambda _: False
         here = self._ancestry

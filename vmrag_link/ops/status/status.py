@@ -5,7 +5,7 @@ Changes nothing but what is remembered of files; needs no index extra.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, enumerated, quoted
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import history, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, Working
@@ -35,7 +35,10 @@ from vmrag_link.sync.target import Target, held, unpinned, way_back
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized
 
-State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "not_initialized"]
+if TYPE_CHECKING:
+    from vmrag_link.ops.checks.verify_commits import PinFinding
+
+State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "dropped", "not_initialized"]
 
 RESOLVE = "vmrag resolve"
 
@@ -119,6 +122,9 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
         state, hint = "merging", _finishing(merge)
     if state == "in_sync" and unmergeable:
         state, hint = "merging", unmergeable.hint
+    if state == "in_sync" and (drops := _open_drops(ws, git.head)):
+        state, hint = "dropped", drops[0].hint
+        reasons += [f"{each.message} To restore it: {each.hint}; to accept the loss: {_accept(each)}" for each in drops]
     reasons += (
         _interrupted_commit(ws)
         + ([unmergeable.sentence] if unmergeable else [])
@@ -145,6 +151,19 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     return StatusReport(
         state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found, files
     )
+
+
+def _open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
+    """The commits that drop knowledge which the pin of the work tree does not contain either."""
+    if head is None or history.read_verified(ws.places) == head:
+        return ()
+    from vmrag_link.ops.checks import verify  # only needed after HEAD has moved
+
+    return verify.open_drops(ws)
+
+
+def _accept(finding: PinFinding) -> str:
+    return f"git commit --allow-empty -m 'Accept the loss' -m '{history.ACCEPT_DROP}: {finding.commit}'"
 
 
 def _warnings(ws: Workspace) -> list[str]:
