@@ -186,11 +186,10 @@ def test_a_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(projec
     found = project.ask("verify", "main..half", code=1)["findings"]
     assert [(each["code"], each["level"], each["commit"]) for each in found] == [("KNOWLEDGE_DROPPED", "error", commit)]
     assert f"jj new {commit[:12]}" in found[0]["hint"]
-    [warning] = [each for each in project.status()["reasons"] if "jj" in each]
-    assert warning == (
-        "warning: HEAD is a commit of jj's with conflicts, and its pin that of one side alone. "
-        f"Next: jj new {commit[:12]}"
-    )
+    status = project.status()
+    assert (status["state"], status["hint"]) == ("dropped", found[0]["hint"])
+    [reason] = [text for text in status["reasons"] if "jj" in text]
+    assert found[0]["message"] in reason
 
 
 def test_a_later_commit_that_has_both_sides_mends_it(project):

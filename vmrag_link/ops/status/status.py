@@ -130,7 +130,7 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
         + ([unmergeable.sentence] if unmergeable else [])
         + _waiting(ws, target, merge)
         + _uncommitted_pin(ws, target)
-        + _half_merged(ws, git.head)
+        + (_half_merged(ws, git.head) if state != "dropped" else [])
     )
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
