@@ -719,6 +719,8 @@ def system_failure(error: BaseException) -> FileFailed | None:
     """
     if isinstance(error, NotADirectoryError):
         return _no_folder([Path(os.fsdecode(each)) for each in (error.filename, error.filename2) if each])
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):  # `tempfile` says so
+        return FileFailed("no temporary folder can be written.", hint=WRITABLE_TMPDIR)
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
     if hint is None or not isinstance(error, OSError):
         return None
@@ -792,11 +794,13 @@ def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFai
     )
 
 
+WRITABLE_TMPDIR = "export TMPDIR=FOLDER, a folder that you can write"
 _SPACE = "Make room on that disk ('vmrag gc --apply' removes what can be built again), then run the command again."
 _ACCESS = "See who may write there: ls -ld '{path}'"
 _SYSTEM_HINTS = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
+    errno.EFBIG: "Raise the limit of a file's size: ulimit -f unlimited",
     errno.EACCES: _ACCESS,
     errno.EPERM: _ACCESS,
     errno.EROFS: _ACCESS,

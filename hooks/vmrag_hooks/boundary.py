@@ -65,6 +65,6 @@ def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> 
 
 
 def _bug(error: Exception) -> str:
-    from vmrag_link.ops.upkeep.buglog import write
+    from vmrag_link.ops.upkeep import buglog
 
-    return f"a bug: {type(error).__name__}; please report it with this file: {write(error, sys.argv)}"
+    return f"a bug: {type(error).__name__}. {buglog.report_hint(buglog.write(error, sys.argv))}"

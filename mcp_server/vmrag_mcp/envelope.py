@@ -20,6 +20,8 @@ from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryR
 from vmrag_mcp.results import KbAnswer, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vmrag_link.ops.follow.provenance import KbBlock
     from vmrag_mcp.options import ToolSelection
 
@@ -196,13 +198,15 @@ def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, off
     )
 
 
-def internal(incident: str, log: str) -> VmragError:
-    """A bug; what happened is in the log."""
+def internal(log: Path | None) -> VmragError:
+    """Return the error for a bug, whose traceback is in the log; None: no log could be written."""
+    from vmrag_link.ops.upkeep import buglog
+
     return VmragError(
         "Something happened that nobody foresaw; nothing that was stored is lost.",
-        hint=f"Please report it with this file: {log}",
-        incident=incident,
-        log=log,
+        hint=buglog.report_hint(log),
+        incident=log.stem if log else "",
+        log=str(log or ""),
     )
 
 

@@ -389,8 +389,7 @@ class Session:
     def _bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops.upkeep import buglog
 
-        path = buglog.write(error, ["-C", str(self.directory), "mcp", tool])
-        return envelope.internal(path.stem, str(path))
+        return envelope.internal(buglog.write(error, ["-C", str(self.directory), "mcp", tool]))
 
 
 def _arrive(ws: Workspace) -> None:

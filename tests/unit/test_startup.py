@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -41,3 +44,75 @@ def test_a_thread_gives_its_result_or_its_error_to_the_caller_that_waits():
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             failed.result()
+
+
+INTERRUPTED = "Interrupted. Nothing that was stored is lost."
+MODULES = ["vmrag_link.cli.main", "vmrag_link.cli.mcp", "vmrag_hooks"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("imported", ["vmrag_link.startup", "msgspec|click"])
+def test_ctrl_c_prints_one_line_while_modules_are_imported(tmp_path, module, imported):
+    argv = [sys.executable, "-X", "importtime", "-m", module, "status"]
+    with subprocess.Popen(
+        argv, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if re.search(rf"\| +({imported})$", line):
+                process.send_signal(signal.SIGINT)
+                break
+        _, said = process.communicate(timeout=60)
+    lines = [line for line in said.splitlines() if not line.startswith("import time:")]
+    assert [line for line in lines if "vmrag-mcp" not in line] == [INTERRUPTED]
+    assert process.returncode in (130, -signal.SIGINT)
+
+
+def test_other_errors_keep_their_traceback():
+    script = "from vmrag_link import startup\n1 / 0"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "Traceback" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+
+
+# -- no folder in which a file can be written
+
+
+def write_nothing() -> None:
+    """Let no file of the process grow, as on a full disk: no temporary folder is usable then."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def test_bug_log_is_left_out_if_it_cannot_be_written(tmp_path):
+    script = (
+        "from vmrag_link.ops.upkeep import buglog\n"
+        "path = buglog.write(ValueError('x'), [])\n"
+        "print(path, buglog.report_hint(path))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=write_nothing,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("None Run the command again where its log can be written: export TMPDIR=")
+
+
+def test_demo_names_the_missing_temporary_folder(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "vmrag_link.cli.main", "demo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=write_nothing,
+    )
+    assert (done.returncode, done.stderr.splitlines()) == (
+        3,
+        [
+            "error: no temporary folder can be written.",
+            "hint: export TMPDIR=FOLDER, a folder that you can write",
+        ],
+    )

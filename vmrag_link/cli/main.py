@@ -142,12 +142,12 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
 
 
 def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
-    from vmrag_link.ops.upkeep.buglog import write
+    from vmrag_link.ops.upkeep import buglog
 
-    path = write(error, argv)
-    message, hint = f"{type(error).__name__}: {error}", f"Please report it with this file: {path}"
+    path = buglog.write(error, argv)
+    message, hint = f"{type(error).__name__}: {error}", buglog.report_hint(path)
     if as_json:
-        _print_json("INTERNAL_ERROR", message, hint, {"log": str(path)})
+        _print_json("INTERNAL_ERROR", message, hint, {"log": str(path or "")})
     else:
         output.complain(message, "bug:", fg="red", bold=True)
         output.complain(hint, "hint:", fg="cyan")

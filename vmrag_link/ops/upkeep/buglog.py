@@ -11,13 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from vmrag_link import __version__, permissions
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import WRITABLE_TMPDIR, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.git.remotes import masked
 
 
-def write(error: BaseException, argv: Sequence[str]) -> Path:
-    """The path of the log: in the repository that `-C` names, or in the temporary directory."""
+def write(error: BaseException, argv: Sequence[str]) -> Path | None:
+    """Return the path of the log: in the repository that `-C` names, or in the temporary directory;
+    None if neither can be written.
+    """
     now = dt.datetime.now(dt.UTC)
     name = f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
     lines = [
@@ -36,8 +38,18 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
     except (VmragError, OSError):
         # Every user may write there: a name that nobody can guess or has put a link at, for this
         # user alone.
-        descriptor, found = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
-        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor has no path
-            file.write(text)
+        try:
+            descriptor, found = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
+            with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor has no path
+                file.write(text)
+        except OSError:
+            return None
         path = Path(found)
     return path
+
+
+def report_hint(path: Path | None) -> str:
+    """Return what a person can do about a bug with this log."""
+    if path is None:
+        return f"Run the command again where its log can be written: {WRITABLE_TMPDIR}"
+    return f"Please report it with this file: {path}"
