@@ -719,7 +719,7 @@ def system_failure(error: BaseException) -> FileFailed | None:
     """
     if isinstance(error, NotADirectoryError):
         return _no_folder([Path(os.fsdecode(each)) for each in (error.filename, error.filename2) if each])
-    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):  # `tempfile` says so
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):  # by `tempfile`
         return FileFailed("no temporary folder can be written.", hint=WRITABLE_TMPDIR)
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
     if hint is None or not isinstance(error, OSError):

@@ -312,7 +312,7 @@ def require_no_link(path: Path, directory: Path) -> None:
     """Raise `FileFailed` if a file is to be written through a link in the repository around
     `directory`: a pull request can have put the link there.
     """
-    place, start = (Path(os.path.abspath(each)) for each in (path, directory))  # noqa: PTH100  links stay
+    place, start = (Path(os.path.abspath(part)) for part in (path, directory))  # noqa: PTH100  links stay
     top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
     if top is None or not place.is_relative_to(top):
         return

@@ -115,8 +115,8 @@ def lines(text: str) -> list[str]:
 def marked_lines(text: str, mark: str) -> list[str]:
     """Return the lines of a text as `visible` shows them, each behind `mark`.
 
-    Text of a document that is printed among our lines goes through here: none of its lines can be
-    taken for a heading of ours.
+    Use it for the text of a document that is printed among other lines: none of its lines can
+    imitate a heading.
     """
     return [f"{mark}{line}" if line else mark.rstrip() for line in lines(visible(text))]
 

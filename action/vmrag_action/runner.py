@@ -158,8 +158,8 @@ class Runner:
         """Show a message, and its hint below, at a place, or at the job alone. It is only logged
         where the step has as many annotations as the runner shows, or an earlier one showed it.
         """
-        below = f"\n{_shown(hint, _MOST_HINT)}" if hint else ""
-        text = _shown(message, _MOST_MESSAGE - len(below)) + below
+        below = f"\n{_fit_text(hint, _MOST_HINT)}" if hint else ""
+        text = _fit_text(message, _MOST_MESSAGE - len(below)) + below
         if self._annotations[level] >= MOST_ANNOTATIONS or _shown_before(f"{level} {title} {at} {text}"):
             self.say(f"{level}: {text}")
             return
@@ -201,8 +201,8 @@ class Runner:
     def summarise(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
         """Append to the step's summary, which `markdown_text` has made harmless.
 
-        GitHub drops the whole summary of a step that exceeds its limit, so a part for which there
-        is no room becomes a sentence.
+        GitHub drops the whole summary of a step that exceeds its limit. If a part does not fit, a
+        sentence refers to the log.
         """
         if path := environ.get("GITHUB_STEP_SUMMARY"):
             with Path(path).open("a", encoding="utf-8") as file:
@@ -213,7 +213,7 @@ class Runner:
 _NO_ROOM = "\nMore results are in the log.\n"
 
 
-def _shown(text: str, most: int) -> str:
+def _fit_text(text: str, most: int) -> str:
     """Return at most `most` characters, counted after escaping."""
     return cut_text(terminal_text.without_commands(terminal_text.visible(text[: most + 1])), most)
 

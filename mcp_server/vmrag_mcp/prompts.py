@@ -27,7 +27,7 @@ LONGEST = 20_000
 
 
 _MARKS = {"insert": "  + ", "delete": "  - "}
-"""What each quoted line begins with."""
+"""The beginning of each quoted line."""
 
 _TELL = (
     "Tell it to a person in a few sentences: what is known now that was not, what was corrected, what was dropped. Name the documents. "
@@ -93,7 +93,7 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
         call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"
     )
     question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
-    return _message([question, _TELL], shown)
+    return _join_message([question, _TELL], shown)
 
 
 def _commit(call: Call, _: Mapping[str, str]) -> str:
@@ -102,10 +102,10 @@ def _commit(call: Call, _: Mapping[str, str]) -> str:
     call.standing()
     report = compare(call.ws, []).report()
     shown = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
-    return _message([call.worded(_PREPARE)], shown)
+    return _join_message([call.worded(_PREPARE)], shown)
 
 
-def _message(instructions: Iterable[str], changes: Iterable[str]) -> str:
+def _join_message(instructions: Iterable[str], changes: Iterable[str]) -> str:
     """Return the text of a prompt, each argument of which is one line without hidden characters."""
     return "\n".join(map(terminal_text.one_line, (*instructions, _QUOTED, "", *changes)))
 

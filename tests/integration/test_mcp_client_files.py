@@ -323,10 +323,10 @@ def test_install_and_uninstall_of_all_refuse_one_deep_file_and_continue(project,
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     installed = project.ask("mcp", "install", "--all", code=1)
-    assert [each["client"] for each in installed["refused"]] == [name]
-    assert "cursor" in [each["client"] for each in installed["clients"]]
+    assert [client["client"] for client in installed["refused"]] == [name]
+    assert "cursor" in [client["client"] for client in installed["clients"]]
     removed = project.ask("mcp", "uninstall", "--all", code=1)
-    assert [each["client"] for each in removed["refused"]] == [name]
+    assert [client["client"] for client in removed["refused"]] == [name]
     assert len(removed["clients"]) == len(installed["clients"])
     assert path.read_text() == text
 

@@ -207,19 +207,19 @@ FOREIGN = {
 @pytest.mark.parametrize("client", FILES)
 @pytest.mark.parametrize("name", FOREIGN)
 def test_install_names_differences_of_an_entry_that_it_did_not_write(project, client, name):
-    wanted = configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    expected = configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
     values, difference = FOREIGN[name]
-    path = project.write(FILES[client], json.dumps({SECTIONS[client]: {"vmrag": {**wanted, **values}}, "other": 1}))
+    path = project.write(FILES[client], json.dumps({SECTIONS[client]: {"vmrag": {**expected, **values}}, "other": 1}))
     before = path.read_bytes()
-    done = project.vmrag("mcp", "install", "--client", client, code=1)
-    assert difference in done.out
-    assert "has it already" not in done.out
-    assert "Wrote" not in done.out
+    result = project.vmrag("mcp", "install", "--client", client, code=1)
+    assert difference in result.out
+    assert "has it already" not in result.out
+    assert "Wrote" not in result.out
     assert path.read_bytes() == before
     hint = f"vmrag mcp install --client {client} --replace"
-    assert hint in done.out
+    assert hint in result.out
     assert project.ask(*hint.split()[1:])["changed"]
-    assert content(project, client) == {SECTIONS[client]: {"vmrag": wanted}, "other": 1}
+    assert content(project, client) == {SECTIONS[client]: {"vmrag": expected}, "other": 1}
     assert project.ask("mcp", "install", "--client", client)["changed"] is False
 
 
@@ -240,8 +240,8 @@ def test_install_for_all_fails_if_an_entry_differs(project):
     project.write(
         ".cursor/mcp.json", json.dumps({"mcpServers": {"vmrag": {"command": "vmrag-mcp", "env": {"A": "b"}}}})
     )
-    done = project.vmrag("mcp", "install", "--all", code=1)
-    assert "env is added (A)" in done.out
+    result = project.vmrag("mcp", "install", "--all", code=1)
+    assert "env is added (A)" in result.out
 
 
 def test_install_updates_the_program_of_an_entry_that_it_wrote(project, script, tmp_path):

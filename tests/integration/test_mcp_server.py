@@ -195,10 +195,10 @@ def test_prompts_mark_every_line_of_a_document_and_show_hidden_characters(projec
 
     async def body(client):
         for name in ("knowledge_changes", "prepare_knowledge_commit"):
-            found = await client.get_prompt(name, {"since": "HEAD"} if name == "knowledge_changes" else {})
-            text = found.messages[0].content.text
-            told, _, changes = text.partition("\n\n")
-            assert "quotes a document" in told
+            prompt = await client.get_prompt(name, {"since": "HEAD"} if name == "knowledge_changes" else {})
+            text = prompt.messages[0].content.text
+            instructions, _, changes = text.partition("\n\n")
+            assert "quotes a document" in instructions
             lines = changes.split("\n")
             headings = [line for line in lines if not line.startswith("  ")]
             assert [heading[:25] for heading in headings] == ["modified: handbook/faq.md", "added: handbook/new\\u202e"]

@@ -87,8 +87,8 @@ def test_summary_of_findings_counts_characters_after_escaping(tmp_path, monkeypa
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     monkeypatch.setenv("INPUT_FAIL_ON", "never")
     hidden = "\U000e0041" * 20_000
-    found = [findings.ActionFinding("error", "QUERY_MISSED", hidden, hidden, hidden) for _ in range(20)]
-    findings.report(Runner(), "Golden queries", found, "20 findings")
+    problems = [findings.ActionFinding("error", "QUERY_MISSED", hidden, hidden, hidden) for _ in range(20)]
+    findings.report(Runner(), "Golden queries", problems, "20 findings")
     assert 100_000 < path.stat().st_size <= markdown_text.LIMIT
     assert "U000e0041" in path.read_text()
 

@@ -69,9 +69,9 @@ def test_ctrl_c_prints_one_line_while_modules_are_imported(tmp_path, module, imp
 
 def test_other_errors_keep_their_traceback():
     script = "from vmrag_link import startup\n1 / 0"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "Traceback" in done.stderr
-    assert "ZeroDivisionError" in done.stderr
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "Traceback" in process.stderr
+    assert "ZeroDivisionError" in process.stderr
 
 
 # -- no folder in which a file can be written
@@ -88,7 +88,7 @@ def test_bug_log_is_left_out_if_it_cannot_be_written(tmp_path):
         "path = buglog.write(ValueError('x'), [])\n"
         "print(path, buglog.report_hint(path))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
         capture_output=True,
@@ -96,12 +96,12 @@ def test_bug_log_is_left_out_if_it_cannot_be_written(tmp_path):
         check=False,
         preexec_fn=write_nothing,
     )
-    assert done.stderr == ""
-    assert done.stdout.startswith("None Run the command again where its log can be written: export TMPDIR=")
+    assert process.stderr == ""
+    assert process.stdout.startswith("None Run the command again where its log can be written: export TMPDIR=")
 
 
 def test_demo_names_the_missing_temporary_folder(tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "vmrag_link.cli.main", "demo"],
         cwd=tmp_path,
         capture_output=True,
@@ -109,7 +109,7 @@ def test_demo_names_the_missing_temporary_folder(tmp_path):
         check=False,
         preexec_fn=write_nothing,
     )
-    assert (done.returncode, done.stderr.splitlines()) == (
+    assert (process.returncode, process.stderr.splitlines()) == (
         3,
         [
             "error: no temporary folder can be written.",

@@ -247,10 +247,10 @@ def _install(
         invocation.emit(report, [*_installed(report, flags), *_not_shared(report)])
         return FAILED_CHECK if report.differs else OK
     reports = operation.install_all(directory, flags, scope, replace=replace)
-    lines = [line for each in reports.clients for line in _installed(each, flags)]
+    lines = [line for report in reports.clients for line in _installed(report, flags)]
     alone = [line for each in reports.clients for line in _not_shared(each)]
     invocation.emit(reports, [*lines, *alone[:1], *refusals(reports.refused)])
-    return FAILED_CHECK if reports.refused or any(each.differs for each in reports.clients) else OK
+    return FAILED_CHECK if reports.refused or any(report.differs for report in reports.clients) else OK
 
 
 def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope: Scope | None) -> int:
@@ -272,7 +272,7 @@ def _installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
     if report.kept:
         differs = f": {'; '.join(report.differs)}" if report.differs else ""
         yield f"{report.file} has a server {report.name!r} that differs from this one{differs}. It was not changed."
-        yield f"hint: to replace it: {_replacement(report, flags)}"
+        yield f"hint: to replace it: {_replacement_command(report, flags)}"
     elif not report.changed:
         yield f"{report.file} has it already."
     elif report.shared:
@@ -282,7 +282,7 @@ def _installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
         yield f"Wrote {report.file}: the server {report.name!r}. {report.next_step}."
 
 
-def _replacement(report: ClientInstallReport, flags: Flags) -> str:
+def _replacement_command(report: ClientInstallReport, flags: Flags) -> str:
     """Return the command that replaces a client's entry."""
     from vmrag_mcp.clients.server_command import options
     from vmrag_mcp.options import Flags

@@ -255,7 +255,7 @@ def _install(installation: Installation, flags: Flags, *, replace: bool) -> Clie
         return report
     if not replace:
         # A stranger can have written it, and it starts a program.
-        differs = server_command.differences(entry, wanted.value) if serves_here(installation, entry) else ()
+        differs = server_command.list_differences(entry, wanted.value) if serves_here(installation, entry) else ()
         return msgspec.structs.replace(report, portable=True, kept=True, server=entry, differs=tuple(differs))
     rest = without_entry(client.format, text, client.section, wanted.name, None)
     after, added = with_entry(client.format, rest, client.section, wanted.name, wanted.value)
@@ -293,7 +293,7 @@ def decode(content: bytes | None) -> str:
     return text
 
 
-def read(form: FileFormat, text: str) -> dict[str, Any]:
+def read_values(form: FileFormat, text: str) -> dict[str, Any]:
     """Return the values of a client's file.
 
     Raises `TextRefused` for a text that the format's reader refuses, or that is nested so deep
@@ -302,13 +302,13 @@ def read(form: FileFormat, text: str) -> dict[str, Any]:
     values = EDITORS[form].read(text)
     level: list[Any] = [values]
     for _ in range(DEEPEST + 1):
-        level = [part for value in level for part in _parts(value)]
+        level = [part for value in level for part in _list_parts(value)]
     if level:
         raise TextRefused(TOO_DEEP)
     return values
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _list_parts(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
@@ -318,7 +318,7 @@ def find(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any]
     Raises `TextRefused` for a text that is not built as the client's file is, and for an entry
     that reports cannot show.
     """
-    servers = read(form, text).get(section) or {}
+    servers = read_values(form, text).get(section) or {}
     entry = servers.get(name) if isinstance(servers, dict) else None
     if not isinstance(servers, dict) or not isinstance(entry, dict | None):
         raise not_built_so(section)
@@ -359,14 +359,14 @@ def rendered(form: FileFormat, section: str, name: str, entry: Entry) -> str:
 def _require(form: FileFormat, texts: tuple[str, str], section: str, name: str, entry: Entry | None) -> None:
     """Raise `TextRefused` unless the second text means what the first does, but for the entry."""
     before, after = texts
-    wanted = copy.deepcopy(read(form, before))
+    wanted = copy.deepcopy(read_values(form, before))
     servers = wanted.setdefault(section, {}) or {}
     servers.pop(name, None)
     if entry is not None:
         servers[name] = entry
     wanted[section] = servers
     try:
-        found = read(form, after)
+        found = read_values(form, after)
     except TextRefused:
         found = {}
     if (found.get(section) or {}) != servers or _others(found, section) != _others(wanted, section):

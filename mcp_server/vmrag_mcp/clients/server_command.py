@@ -104,7 +104,7 @@ def changed_values(shape: EntryShape, there: Mapping[str, Any], wanted: ServerEn
     return {key: value for key, value in values.items() if there.get(key) != value}
 
 
-def differences(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+def list_differences(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """Name each key in which an entry differs from the wanted one.
 
     Values that are not in the wanted entry are not shown: they can be keys of services.
@@ -114,9 +114,9 @@ def differences(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator
             yield f"{key} is missing"
         elif key not in wanted:
             names = ", ".join(entry[key]) if isinstance(entry[key], dict) else ""
-            yield _cut(f"{key} is added" + (f" ({names})" if names else ""))
+            yield _cut_value(f"{key} is added" + (f" ({names})" if names else ""))
         elif entry[key] != wanted[key]:
-            yield f"{key} is {_cut(_json(entry[key]))} instead of {_json(wanted[key])}"
+            yield f"{key} is {_cut_value(_json(entry[key]))} instead of {_json(wanted[key])}"
 
 
 def as_installed(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
@@ -207,7 +207,7 @@ def vscode_page_link() -> str:
     return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
 
 
-def _cut(text: str) -> str:
+def _cut_value(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

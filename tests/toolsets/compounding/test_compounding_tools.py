@@ -98,7 +98,7 @@ def test_an_answer_without_a_model_is_quoted_word_for_word_and_its_citations_res
         assert source["char_count"] == len(texts[path])
         own = [each.removesuffix(f" [{number}]") for each in quotes if each.endswith(f"[{number}]")]
         assert 1 <= len(own) <= 3
-        assert all(each.startswith("> ") and each.removeprefix("> ") in texts[path] for each in own)
+        assert all(quote.startswith("> ") and quote.removeprefix("> ") in texts[path] for quote in own)
     assert activated(project)("rag_query", query=QUESTION) == answer
 
     alone = tools("rag_query", query=QUESTION, include_critical=False, doc_types=["problem"], max_sources=1)

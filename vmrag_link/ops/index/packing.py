@@ -37,7 +37,7 @@ _NAMED_SYMBOLS = 4
 _LONGEST_ESCAPE = len(r"\U000e0041")
 
 _INDENT = "  "
-"""What each line of a document begins with, as a head line does not."""
+"""The beginning of each line of a document. A head line has none."""
 
 Span = tuple[int, int]
 """Characters of a text: the first one, and the one behind the last."""

@@ -39,12 +39,12 @@ def write(error: BaseException, argv: Sequence[str]) -> Path | None:
         # Every user may write there: a name that nobody can guess or has put a link at, for this
         # user alone.
         try:
-            descriptor, found = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
+            descriptor, place = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
             with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor has no path
                 file.write(text)
         except OSError:
             return None
-        path = Path(found)
+        path = Path(place)
     return path
 
 
