@@ -363,7 +363,7 @@ class GitConfigInvalid(GitFailed):
 
     @property
     def repairable(self) -> bool:
-        """Whether the file is ours, so that it can be written again."""
+        """True for a file of vmrag, which it can write again."""
         return bool(self.details.get("repairable"))
 
 

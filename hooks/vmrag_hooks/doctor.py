@@ -131,7 +131,7 @@ def _texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Find
 
 
 def _is_current(places: Places, path: Path, content: bytes) -> bool:
-    """Whether the shim is as we write it, and so is the configuration that starts it."""
+    """Compare the shim, and the configuration that starts it, with the present version."""
     text = _text(places, path)
     if path.parent == places.configured_hooks:
         return hook_config.is_current(places, path.name, text)

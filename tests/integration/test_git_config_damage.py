@@ -1,4 +1,4 @@
-"""A file of git's configuration is damaged, so that no git command works."""
+"""A damaged configuration file, with which no git command works."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_doctor_reports_the_hooks_file_that_stops_git(project, kind):
 def test_doctor_repairs_the_hooks_file(project):
     damage(project, "zeros")
     report = project.vmrag("doctor", "--fix", "--json", code=None).json
-    assert "GIT_CONFIG_DAMAGED" in {each["finding"]["code"] for each in report["mended"]}
+    assert "GIT_CONFIG_DAMAGED" in {repair["finding"]["code"] for repair in report["mended"]}
     assert project.run("status").returncode == 0
     assert len(report["topics"]) > 1
 

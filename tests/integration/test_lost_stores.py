@@ -1,4 +1,4 @@
-"""The file of a knowledge base is missing, and what lies next to it shows that it was there."""
+"""The file of a knowledge base is missing, but other files show that it existed."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ class DamagedFile(NamedTuple):
 
     @property
     def is_derived(self) -> bool:
-        """Whether vmrag can make it again."""
+        """True for a file that vmrag can build again."""
         return not self.name.startswith(("kb/", "local/kb/"))
 
     def apply(self, project: Project, dice: random.Random) -> None:
@@ -257,7 +257,8 @@ def damaged_files(project: Project, seed: int) -> list[DamagedFile]:
 def reported(project: Project, *arguments: str) -> list[str]:
     """Return the codes and messages of what `vmrag doctor` finds."""
     topics = json.loads(project.vmrag("doctor", "--json", *arguments, code=None).out)["topics"]
-    return [f"{each['code']}: {each['message']}" for topic in topics for each in topic["findings"]]
+    findings = [finding for topic in topics for finding in topic["findings"]]
+    return [f"{finding['code']}: {finding['message']}" for finding in findings]
 
 
 def work(project: Project) -> list[tuple[str, int, Any]]:

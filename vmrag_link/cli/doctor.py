@@ -36,20 +36,20 @@ def command(invocation: Invocation, *, fix: bool) -> int:
     """
     with invocation.progress() as progress:
         try:
-            report = _examine(invocation.directory, progress, fix=fix)
+            report = _examine_folder(invocation.directory, progress, fix=fix)
         except GitConfigInvalid as error:
             report = operation.without_git(error)
             if fix and error.repairable:
                 repaired = report.topics[0].findings[0]
-                report = _examine(invocation.directory, progress, fix=True, repair=True)
+                report = _examine_folder(invocation.directory, progress, fix=True, repair=True)
                 mended = (Mended(repaired, "Wrote it again."), *report.mended)
                 report = msgspec.structs.replace(report, mended=mended)
     invocation.emit(report, _lines(report, every=invocation.verbosity > 0))
     return 0 if report.healthy else FAILED_CHECK
 
 
-def _examine(directory: Path, progress: Progress, *, fix: bool, repair: bool = False) -> DoctorReport:
-    """`repair`: our part of git's configuration, without which nothing can be examined."""
+def _examine_folder(directory: Path, progress: Progress, *, fix: bool, repair: bool = False) -> DoctorReport:
+    """`repair` writes the hooks file again that git includes: without it, git does not run."""
     workspace = Workspace.open(directory, progress, patience=PATIENCE, repair=repair)
     try:
         return operation.doctor(workspace, [*TOPICS, *_of_toolsets()], fix=fix)

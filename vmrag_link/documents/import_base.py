@@ -215,16 +215,16 @@ def remember(file: Path, sources: Iterable[str]) -> None:
             write_atomically(file, listed, durable=False)
 
 
-def lacks(content: bytes, sources: Iterable[str]) -> bool:
+def lacks_files(content: bytes, sources: Iterable[str]) -> bool:
     """Return whether the list leaves some of these files out. It may have files of before."""
     listed = {*content.decode(errors="surrogateescape").split("\n")[:-1]}
-    paths = () if "." in listed else map(PurePosixPath, _inside(sources))
+    paths = () if "." in listed else map(PurePosixPath, _paths_inside(sources))
     return any(listed.isdisjoint(map(str, (path, *path.parents))) for path in paths)
 
 
 def covering(sources: Iterable[str]) -> list[str]:
     """At most `MOST` paths, as short a list as needs be: files, their folders, or all."""
-    paths = _inside(sources)
+    paths = _paths_inside(sources)
     if any("\n" in each for each in paths):
         return ["."]
     folders = {os.path.dirname(each) or each for each in paths}  # noqa: PTH120  thousands of them
@@ -232,9 +232,9 @@ def covering(sources: Iterable[str]) -> list[str]:
     return sorted(next((some for some in (paths, folders, tops) if len(some) <= MOST), {"."}))
 
 
-def _inside(sources: Iterable[str]) -> set[str]:
+def _paths_inside(sources: Iterable[str]) -> set[str]:
     """Return those that are paths of files below the root."""
-    return {each for each in sources if each and not leads_out(each) and "://" not in each}
+    return {path for path in sources if path and not leads_out(path) and "://" not in path}
 
 
 def _content(file: Path) -> bytes | None:

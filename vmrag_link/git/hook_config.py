@@ -300,20 +300,20 @@ def _config(places: Places) -> Path:
 
 
 def _write_config(places: Places, hooks: Collection[str], mode: int) -> None:
-    write_atomically(_config(places), _text(hooks), mode=mode)
+    write_atomically(_config(places), _config_text(hooks), mode=mode)
     configuration.forget(places)
 
 
-def rebuild(path: Path) -> None:
-    """Write our part of git's configuration again, for the hooks whose scripts are next to it.
+def rebuild_config(path: Path) -> None:
+    """Write the file again that git includes, for the hooks whose scripts are next to it.
 
     Needs no git: none works while that file is damaged.
     """
     hooks = [hook for hook in HOOKS if (path.parent / hook).is_file()]
-    write_atomically(path, _text(hooks), mode=(path.parent.parent / "config").stat().st_mode & 0o777)
+    write_atomically(path, _config_text(hooks), mode=(path.parent.parent / "config").stat().st_mode & 0o777)
 
 
-def _text(hooks: Collection[str]) -> bytes:
+def _config_text(hooks: Collection[str]) -> bytes:
     return "".join(_section(hook) for hook in HOOKS if hook in hooks).encode()
 
 

@@ -66,7 +66,7 @@ def locate(start: Path, *, repair: bool = True) -> Places:
     and its hooks directory, by one git call. In a bare repository with work trees, and in the
     folder that contains both, it is the work tree of HEAD's branch, else the first one.
 
-    If our part of git's configuration is damaged, no git command works: write it again, unless
+    If the hooks file that git includes is damaged, no git command works: write it again, unless
     `repair` is false. Raises `GitRepositoryMissing` outside of one and in another bare repository,
     `GitConfigInvalid` if git cannot read its configuration, `GitFailed` where git refuses.
     """
@@ -144,11 +144,11 @@ _BAD_CONFIG = re.compile(
 )
 
 
-_CORRECT_CONFIG = "correct .git/config, or the file that is named here, in an editor, or restore it from a backup"
+_CORRECT_CONFIG = "correct .git/config, or the file in this message, in an editor, or restore it from a backup"
 
 
 def _repairs_configuration(start: Path, said: str, *, repair: bool) -> bool:
-    """If git cannot read our part of its configuration, write that again. False: another failure.
+    """If git cannot read the hooks file that it includes, write it again. False: another failure.
 
     Raises `GitConfigInvalid` if another file is damaged, and without `repair`.
     """
@@ -157,7 +157,7 @@ def _repairs_configuration(start: Path, said: str, *, repair: bool) -> bool:
             raise _unreadable_configuration(said, hint="vmrag doctor --fix", repairable=True)
         from vmrag_link.git import hook_config
 
-        hook_config.rebuild(ours)
+        hook_config.rebuild_config(ours)
         return True
     if _BAD_CONFIG.search(said):
         raise _unreadable_configuration(said, hint=_CORRECT_CONFIG)
@@ -170,12 +170,12 @@ def _unreadable_configuration(said: str, *, hint: str, repairable: bool = False)
 
 
 def _damaged_hook_config(start: Path, said: str) -> Path | None:
-    """Return our part of git's configuration if git complains of it. git cannot be asked."""
+    """Return the hooks file that git includes, if git complains of it. git does not run then."""
     from vmrag_link.git import hook_config  # rarely needed, and a checkout waits for imports
 
     if hook_config.INCLUDED not in said:
         return None
-    common = next((each for folder in (start, *start.parents) if (each := _common_folder(folder / ".git"))), None)
+    common = next(filter(None, (_common_folder(folder / ".git") for folder in (start, *start.parents))), None)
     path = common / hook_config.INCLUDED if common else None
     return path if path and path.is_file() else None
 

@@ -231,12 +231,12 @@ def see(apart: Places, *others: Places) -> None:
 def lasting(places: Places, folder: Path) -> Places:
     """The repository there, made if it is missing. A kill leaves none that is half made.
 
-    If its configuration is damaged, write it again. Objects and refs stay: see `damage`.
+    If its configuration is damaged, write it again. Objects and refs stay: see `find_damage`.
     """
     if not _is_configured(places, folder):
-        with _exchanging(places, folder):
+        with _lock_exchange(places, folder):
             if not _is_configured(places, folder):
-                unfinished = _unfinished(folder)
+                unfinished = _unfinished_folder(folder)
                 shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
                 permissions.make_folder(unfinished)
                 make(places, unfinished)
@@ -248,7 +248,7 @@ def lasting(places: Places, folder: Path) -> Places:
     return at(places, folder)
 
 
-def damage(apart: Places) -> str:
+def find_damage(apart: Places) -> str:
     """Return why git cannot use the repository that `make` made, or an empty text.
 
     git reads every object, which takes about a second for 100 MB.
@@ -264,10 +264,10 @@ def damage(apart: Places) -> str:
     return next(reasons, "git fsck failed").removeprefix("error: ")
 
 
-def discard(places: Places, folder: Path) -> None:
+def discard_repository(places: Places, folder: Path) -> None:
     """Remove the repository there. Other processes that use it fail, and make it again."""
-    with _exchanging(places, folder):
-        unfinished = _unfinished(folder)
+    with _lock_exchange(places, folder):
+        unfinished = _unfinished_folder(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             folder.rename(unfinished)
@@ -275,11 +275,11 @@ def discard(places: Places, folder: Path) -> None:
 
 
 def half_made(places: Places, folder: Path) -> dict[Path, Path]:
-    """Return what `lasting` and `discard` write beside the repository, with the lock for it."""
-    return {_unfinished(folder): _exchange_lock(places, folder)}
+    """Return the folder that exists while the repository is made or removed, with its lock."""
+    return {_unfinished_folder(folder): _exchange_lock(places, folder)}
 
 
-def _exchanging(places: Places, folder: Path) -> contextlib.AbstractContextManager[None]:
+def _lock_exchange(places: Places, folder: Path) -> contextlib.AbstractContextManager[None]:
     return locks.exclusive(_exchange_lock(places, folder), purpose=f"make {folder.name}", timeout=_PATIENCE)
 
 
@@ -287,7 +287,7 @@ def _exchange_lock(places: Places, folder: Path) -> Path:
     return places.locks / f"{folder.name}.lock"
 
 
-def _unfinished(folder: Path) -> Path:
+def _unfinished_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.unfinished")
 
 
@@ -304,9 +304,9 @@ def _restore_configuration(made: Path, folder: Path) -> None:
 
 def _is_configured(places: Places, folder: Path) -> bool:
     try:
-        head, config, own = ((folder / name).read_bytes() for name in ("HEAD", "config", _OWN_CONFIG))
+        head, config, settings = ((folder / name).read_bytes() for name in ("HEAD", "config", _OWN_CONFIG))
     except FileNotFoundError:
         return False
     parts = ((folder / name).is_dir() for name in ("objects", "refs"))
     whole = head.startswith(b"ref: refs/heads/") and config.endswith(_INCLUDE.encode()) and all(parts)
-    return whole and own == _own_settings(places, folder).encode()
+    return whole and settings == _own_settings(places, folder).encode()

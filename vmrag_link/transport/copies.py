@@ -237,7 +237,7 @@ class DoltCopy:
 
     def damage(self, commit: str) -> str:
         del commit  # git names objects by their content
-        return sidecar_repo.damage(self._repo)
+        return sidecar_repo.find_damage(self._repo)
 
     def note(self, commit: str) -> None:
         write_atomically(self._note, commit.encode(), durable=False)

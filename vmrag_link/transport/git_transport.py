@@ -84,13 +84,13 @@ class GitTransport:
         return transfer.tip(self._git, self._ref)
 
     def heads(self) -> dict[str, str]:
-        self._rebuilding(self._settle)
+        self._rebuild_and_retry(self._settle)
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
-        return self._rebuilding(self._fetch)
+        return self._rebuild_and_retry(self._fetch_sound)
 
-    def _rebuilding(self, operation: Callable[[], T]) -> T:
+    def _rebuild_and_retry(self, operation: Callable[[], T]) -> T:
         """Call `operation`. If it fails because of damage here, rebuild and call it again."""
         try:
             return operation()
@@ -109,20 +109,20 @@ class GitTransport:
             suspicious = bool(_OF_OBJECTS.search(str(why.details.get("said", ""))))
         if not suspicious or not self.damage():
             return False
-        self.rebuild()
+        self.remove_copies()
         return True
 
     def damage(self) -> str:
         """Return what is damaged of the repository and the copy, or an empty text."""
-        return sidecar_repo.damage(self._git) or (self._copy.damage(self._tip) if self._tip else "")
+        return sidecar_repo.find_damage(self._git) or (self._copy.damage(self._tip) if self._tip else "")
 
-    def rebuild(self) -> None:
+    def remove_copies(self) -> None:
         """Remove the repository and the copy: a fetch brings them again."""
-        sidecar_repo.discard(self._places, self._git.common)
+        sidecar_repo.discard_repository(self._places, self._git.common)
         self._git = store(self._places)
         self._discard()
 
-    def _fetch(self) -> bool:
+    def _fetch_sound(self) -> bool:
         self._require_news()
         with self._arrivals() as there:
             fetched = transfer.fetch(there, self._peer, self._peer.ref, DATA)
@@ -180,11 +180,11 @@ class GitTransport:
         return transfer.advertised(self._git, self._peer, self._peer.ref)
 
     def current(self) -> bool:
-        return self._rebuilding(self._advertised) == self._tip
+        return self._rebuild_and_retry(self._advertised) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
         with self._moved_if_damaged("vmrag push"):
-            return self._push(write)
+            return self._push_once(write)
 
     @contextlib.contextmanager
     def _moved_if_damaged(self, again: str) -> Iterator[None]:
@@ -198,7 +198,7 @@ class GitTransport:
                 raise
             raise RemoteMoved("The copy of the remote was damaged here, and was removed.", hint=again) from why
 
-    def _push(self, write: Callable[[str], T]) -> T:
+    def _push_once(self, write: Callable[[str], T]) -> T:
         before = self._settle()
         self._copy.unnote()  # from here on copy and engine may be ahead of the remote
         done = write(self._copy.url)
@@ -217,7 +217,7 @@ class GitTransport:
         return done
 
     def put_back(self) -> bool:
-        return self._rebuilding(self._put_back)
+        return self._rebuild_and_retry(self._put_back)
 
     def _put_back(self) -> bool:
         tip = self._tip
@@ -234,9 +234,9 @@ class GitTransport:
         damaged.
         """
         with self._moved_if_damaged("vmrag gc --remote --apply"):
-            self._replace(write)
+            self._replace_content(write)
 
-    def _replace(self, write: Callable[[str, str], None]) -> None:
+    def _replace_content(self, write: Callable[[str, str], None]) -> None:
         there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
         key, fresh = f"{self._key}-new", self._copy.fresh()
@@ -274,9 +274,9 @@ class GitTransport:
 
     def size(self) -> tuple[int, int]:
         """Bytes of what it held when it was last fetched, and the number of commits there."""
-        return self._rebuilding(self._size)
+        return self._rebuild_and_retry(self._measure_size)
 
-    def _size(self) -> tuple[int, int]:
+    def _measure_size(self) -> tuple[int, int]:
         tip = self._tip
         return (self._copy.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
 
@@ -327,10 +327,9 @@ def clone(
     limits: Limits,
 ) -> Engine | None:
     """See `connection.clone`."""
+    if sidecar_repo.find_damage(sidecar_repo.at(places, places.remote_objects)):
+        sidecar_repo.discard_repository(places, places.remote_objects)
     there, folder = store(places), places.remotes / key
-    if sidecar_repo.damage(there):
-        sidecar_repo.discard(places, there.common)
-        there = store(places)
     copy = copies.of(engine, folder, there)
     with arrivals(places, there, key) as room:
         fetched = transfer.fetch(room, peer, peer.ref, DATA)
@@ -363,15 +362,15 @@ _INCOMING = "incoming-"
 
 def copy_damage(places: Places, engine: EngineName, key: str) -> str:
     """Return what is damaged of the copy of a remote, or an empty text."""
-    there = sidecar_repo.at(places, places.remote_objects)
-    tip = transfer.tip(there, _tracking(key))
-    return copies.of(engine, places.remotes / key, there).damage(tip) if tip else ""
+    repository = sidecar_repo.at(places, places.remote_objects)
+    tip = transfer.tip(repository, _tracking(key))
+    return copies.of(engine, places.remotes / key, repository).damage(tip) if tip else ""
 
 
 def copied_remotes(places: Places) -> list[str]:
     """Return the keys of the remotes of which a copy exists."""
     folders = sorted(places.remotes.iterdir()) if places.remotes.is_dir() else []
-    return [each.name for each in folders if each.is_dir() and not each.name.startswith(_INCOMING)]
+    return [folder.name for folder in folders if folder.is_dir() and not folder.name.startswith(_INCOMING)]
 
 
 def half_made(places: Places) -> dict[Path, Path]:

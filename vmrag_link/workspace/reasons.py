@@ -35,7 +35,7 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
     where there is none to be had.
     """
     if opening.is_lost(ws.places.kb):
-        return _lost(ws)
+        return _lost_store(ws)
     if plumbing.pin_bytes(ws.places) is None:
         return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
     said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
@@ -51,14 +51,14 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
     return KnowledgeElsewhere(f"{said} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
 
 
-def _lost(ws: WorkTree) -> KnowledgeLost:
+def _lost_store(ws: WorkTree) -> KnowledgeLost:
     from vmrag_link.git import remotes  # a checkout should not wait for it
 
     kb = ws.places.kb
     pushed = remotes.names(ws.places) or _may_be_on_a_server(ws)
     return KnowledgeLost(
-        f"The knowledge base was in {kb}, and is missing: somebody deleted or moved its file. "
-        "What was not pushed, and uncommitted documents, were only there.",
+        f"The knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
+        "that were not pushed, were only in that file.",
         hint="put the file back from a backup; or, without what was only there: "
         + ("vmrag clone" if pushed else _start_over(ws)),
         path=str(kb),

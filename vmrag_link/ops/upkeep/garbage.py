@@ -93,7 +93,7 @@ def sweep(ws: Workspace) -> Leftovers:
         directories.remove_orphaned_lock(path)
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
-    for path, lock in _abandoned(ws.places).items():
+    for path, lock in _abandoned_files(ws.places).items():
         with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
             directories.remove(path)
     quarantine.sweep(ws.places)
@@ -164,7 +164,7 @@ def rubbish(ws: Workspace) -> list[Path]:
     unfinished = [path for folders in making for path in folders.unfinished()]
     building = [each for each in unfinished if not locks.holder(directories.lock_of(each))]
     names = [path for path in _orphaned_locks(ws) if path.name.startswith(directories.BUILDING)]
-    rest = [*_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places), *_abandoned(ws.places)]
+    rest = [*_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places), *_abandoned_files(ws.places)]
     return [*building, *names, *rest]
 
 
@@ -176,9 +176,7 @@ def _orphaned_locks(ws: Workspace) -> list[Path]:
 
 
 def _temporaries(ws: Workspace) -> list[Path]:
-    """Files that killed writers left: anywhere in our folders, and next to files of ours that are
-    in git's folders or in a work tree.
-    """
+    """Return temporary files of killed writers, in our folders, in git, and in work trees."""
     places = ws.places
     roots = (places.shared, *(folder / "vmrag" for folder in refs.git_dirs(places)[1:]), places.configured_hooks)
     folders = [Path(folder) for root in roots for folder, _, _ in os.walk(root)]
@@ -188,14 +186,15 @@ def _temporaries(ws: Workspace) -> list[Path]:
     return [*stale_temporaries(*folders, places.common / "hooks", places.common / "info"), *named, *queries]
 
 
-def _abandoned(places: Places) -> dict[Path, Path]:
-    """What killed processes left of fetches and of stores that they made, and folders of versions
-    before the present layout; each with the lock that its maker would hold.
+def _abandoned_files(places: Places) -> dict[Path, Path]:
+    """Return leftovers of killed fetches and half made stores, and folders of earlier versions.
+
+    Each has the lock that its maker would hold.
     """
-    found = {places.shared / name: directories.lock_of(places.segments) for name in _OLD_FOLDERS}
-    found |= {kb / UNFINISHED: kb / LOCK_NAME for kb in (places.kb, places.local_kb)}
-    found |= sidecar_repo.half_made(places, places.remote_objects) | git_transport.half_made(places)
-    return {path: lock for path, lock in found.items() if path.exists() and not locks.is_held(lock)}
+    locked = {places.shared / name: directories.lock_of(places.segments) for name in _OLD_FOLDERS}
+    locked |= {kb / UNFINISHED: kb / LOCK_NAME for kb in (places.kb, places.local_kb)}
+    locked |= sidecar_repo.half_made(places, places.remote_objects) | git_transport.half_made(places)
+    return {path: lock for path, lock in locked.items() if path.exists() and not locks.is_held(lock)}
 
 
 def _corrupt(ws: Workspace) -> list[Path]:

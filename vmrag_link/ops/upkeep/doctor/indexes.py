@@ -152,7 +152,7 @@ def _check_imported(ws: Workspace) -> Iterator[Finding]:
     path = ws.places.imported
     if not ws.initialized or not ws.standing_revision or not path.exists():
         return
-    if import_base.lacks(path.read_bytes(), ws.imported_sources(ws.at())):
+    if import_base.lacks_files(path.read_bytes(), ws.imported_sources(ws.at())):
         message = "The list of imported files lacks some of them: they are not compared at a commit."
         yield Finding("IMPORTED_LIST", "warning", message, DOCTOR, str(path))
 

@@ -164,7 +164,7 @@ def _check_copies(ws: Workspace) -> Iterator[Finding]:
     if not ws.initialized:
         return
     store = ws.places.remote_objects
-    problem = sidecar_repo.damage(sidecar_repo.at(ws.places, store))
+    problem = sidecar_repo.find_damage(sidecar_repo.at(ws.places, store))
     if problem:
         message = f"The git repository {store.name}, through which remotes are fetched, is damaged: {problem}."
         yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(store))
@@ -177,10 +177,10 @@ def _check_copies(ws: Workspace) -> Iterator[Finding]:
 
 
 def _rebuild_copy(ws: Workspace, finding: Finding) -> str:
-    """Remove the damaged one, and fetch again from the remotes that had been asked before."""
+    """Remove the damaged one, and fetch it again from the remotes of which a copy existed."""
     path, copied = Path(finding.subject), git_transport.copied_remotes(ws.places)
     if path == ws.places.remote_objects:
-        sidecar_repo.discard(ws.places, path)
+        sidecar_repo.discard_repository(ws.places, path)
     else:
         connection.remove_copy(ws.places, path.name, timeout=ws.lock_timeout)
     try:
