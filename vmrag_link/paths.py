@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -435,3 +435,18 @@ def file_stamp(path: Path) -> FileStamp | None:
 
 def file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:
     return tuple(map(file_stamp, paths))
+
+
+def with_line(content: bytes, line: bytes) -> bytes:
+    """Append a line, which ends as the last one did: so `without_lines` restores every byte."""
+    if content and not content.endswith(b"\n"):
+        return content + b"\n" + line
+    return content + line + b"\n"
+
+
+def without_lines(content: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
+    """Remove the lines that `with_line` appended."""
+    lines = content.splitlines(keepends=True)
+    rest = b"".join(line for line in lines if not is_ours(line))
+    joined = bool(lines) and not lines[-1].endswith(b"\n") and is_ours(lines[-1])
+    return rest.removesuffix(b"\n") if joined else rest

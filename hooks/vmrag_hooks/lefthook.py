@@ -17,7 +17,7 @@ from pathlib import Path
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git.hooks import LEFTHOOK_ENDINGS, LEFTHOOK_LOCAL, head, is_lefthook, is_ours, lefthook_extension
 from vmrag_link.git.run import git
-from vmrag_link.paths import Places, require_files, require_folders, write_atomically
+from vmrag_link.paths import Places, require_files, require_folders, with_line, without_lines, write_atomically
 
 _TEAM = tuple(f"{start}lefthook{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
 _CONFIG = 1_000_000  # bytes
@@ -97,6 +97,8 @@ def remove(places: Places) -> bool:
                 write_atomically(path, after.encode(errors="surrogateescape"))
             else:
                 path.unlink()
+    if there:
+        _stop_ignoring(places)
     return there
 
 
@@ -176,5 +178,15 @@ def _ignore(places: Places, path: Path) -> None:
     if git(places, "check-ignore", "--quiet", "--", name).returncode:
         exclude = places.common / "info" / "exclude"
         before = exclude.read_bytes() if exclude.exists() else b""
-        between = b"" if not before or before.endswith(b"\n") else b"\n"
-        write_atomically(exclude, before + between + f"/{name}\n".encode())
+        write_atomically(exclude, with_line(before, f"/{name}".encode()))
+
+
+def _stop_ignoring(places: Places) -> None:
+    """Remove the lines that `_ignore` wrote, and the file if nothing else is in it."""
+    exclude, ours = places.common / "info" / "exclude", {f"/{name}".encode() for name in LEFTHOOK_LOCAL}
+    before = exclude.read_bytes() if exclude.is_file() else b""
+    after = without_lines(before, lambda line: line.rstrip(b"\n") in ours)
+    if before and not after:
+        exclude.unlink()
+    elif after != before:
+        write_atomically(exclude, after)

@@ -6,7 +6,9 @@ import pytest
 
 from tests.support import people, terminal
 from tests.support.people import World
+from tests.support.repos import isolate
 from tests.support.terminal import Project
+from vmrag_hooks import lefthook
 from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.git import hook_config, plumbing
@@ -44,12 +46,12 @@ def test_what_is_pushed_is_removed_with_everything_else_and_comes_back_with_a_qu
     everything = done["everything"]
     assert set(done["hooks"]["removed"]) == set(hook_config.HOOKS)
     assert (everything["changed"], everything["kept"], everything["lost"]) == (
-        [".gitattributes", ".vmrag.yaml"],
+        [".gitattributes", ".vmrag.yaml", ".dolt-version"],
         [],
         None,
     )
     assert (everything["agreed"], everything["knowledge"]) == (True, str(places.kb))
-    assert ada.git("status", "--porcelain") == "D .gitattributes\n D .vmrag.yaml"
+    assert ada.git("status", "--porcelain") == "D .dolt-version\n D .gitattributes\n D .vmrag.yaml"
     assert not any(
         "vmrag" in line for line in ada.git("config", "--local", "--name-only", "--list").lower().splitlines()
     )
@@ -112,9 +114,9 @@ def test_a_pin_that_was_never_committed_goes_with_its_knowledge(world: World) ->
             ada.vmrag("push")
         done = ada.ask("uninstall", "--all", *["--discard-knowledge"] * discarded)
         assert done["everything"]["pin"] == ("restored" if discarded else "kept")
+        assert not (ada.top / ".dolt-version").exists()
+        ada.git("checkout", "--", ".dolt-version", ".gitattributes", ".vmrag.yaml")
         assert ada.pinned == (pushed if discarded else revision)
-        assert (".dolt-version" in ada.git("status", "--porcelain")) is not discarded
-        ada.git("checkout", "--", ".gitattributes", ".vmrag.yaml")
         ada.vmrag("clone", code=None)
 
 
@@ -131,7 +133,7 @@ def test_of_a_committed_pin_whose_knowledge_was_discarded_it_is_said_that_nobody
     done = project.vmrag(*DISCARD.split()[1:])
     assert "names knowledge that is gone" in done.out
     assert "settings of git's configuration" in done.out
-    assert "brings back" not in done.out
+    assert "To come back" not in done.out
 
 
 @pytest.mark.parametrize("discard", [False, True])
@@ -152,7 +154,7 @@ def test_what_others_wrote_stays(project: Project) -> None:
     assert (project.top / ".gitattributes").read_text() == "*.png binary\n*.jpg binary\n"
     assert ".vmrag.yaml stays: it has settings that were never committed." in done.out
     assert "k: 3" in (project.top / ".vmrag.yaml").read_text()
-    assert project.pinned
+    assert not (project.top / ".dolt-version").exists()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,114 @@ def test_what_others_wrote_stays(project: Project) -> None:
         (["--all", "--worktree"], "vmrag uninstall --all"),
         (["--all", "--hooks", "pre-push"], "vmrag uninstall --all"),
         (["--discard-knowledge"], "vmrag uninstall --all"),
+        (["--remote", "origin"], "vmrag uninstall --all --remote REMOTE"),
+        (["--all", "--remote"], "vmrag uninstall --all --remote origin"),
     ],
 )
 def test_options_that_say_two_things_are_refused(project: Project, arguments, hint) -> None:
     assert project.vmrag("uninstall", "--json", *arguments, code=2).error["hint"] == hint
+
+
+# -- as if it had never been there -----------------------------------------------------------------
+
+
+def everything_in(folder: Path) -> dict[str, bytes | None]:
+    """Files with their content, and folders, without git's objects, logs and last message."""
+    skipped = ("objects", "logs", "COMMIT_EDITMSG", "ORIG_HEAD", "index")
+    paths = (path for path in folder.rglob("*") if path.relative_to(folder).parts[0] not in skipped)
+    return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in paths}
+
+
+def state_of(project: Project, home: Path) -> tuple[dict, dict, dict, str]:
+    work_tree = {name: data for name, data in everything_in(project.top).items() if not name.startswith(".git/")}
+    staged = project.git("ls-files", "--stage")
+    return everything_in(project.top / ".git"), everything_in(home), work_tree, staged
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A repository with a remote that never had vmrag, with attributes and excludes of its own."""
+    isolate(monkeypatch, tmp_path / "home")
+    top = tmp_path / "plain"
+    top.mkdir()
+    project = Project(top)
+    project.git("init", "-q", "-b", "main")
+    (tmp_path / "hub.git").mkdir()
+    project.git("-C", str(tmp_path / "hub.git"), "init", "-q", "--bare", "-b", "main")
+    project.git("remote", "add", "origin", str(tmp_path / "hub.git"))
+    project.write(".gitattributes", "*.png binary")  # without a line end
+    project.write("lefthook.yml", "pre-commit:\n  commands: {}\n")
+    (top / ".git/info").mkdir(exist_ok=True)
+    (top / ".git/info/exclude").write_bytes(b"*.log")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "code")
+    project.git("push", "-q", "origin", "main")
+    return project
+
+
+def with_knowledge(project: Project) -> None:
+    project.vmrag("init")
+    project.write("a.md", "A.\n")
+    project.vmrag("add", "a.md", "--collection", "guide")
+    (project.top / "a.md").unlink()
+    project.vmrag("trust", "--service", "ollama")
+    for client in ("codex", "claude-code"):
+        project.vmrag("mcp", "install", "--client", client)
+    lefthook.write(plumbing.locate(project.top), ["pre-push"])
+
+
+def test_uninstall_all_leaves_repository_as_if_vmrag_had_never_been_there(plain, tmp_path):
+    """Nothing of vmrag was committed to the code."""
+    before = state_of(plain, tmp_path / "home")
+    with_knowledge(plain)
+    plain.vmrag("commit", "-m", "a document")
+    plain.vmrag("push")
+    done = plain.vmrag("uninstall", "--all", "--remote", "origin")
+    after = state_of(plain, tmp_path / "home")
+    for one, other in zip(before, after, strict=True):
+        assert one == other
+    assert plain.git("ls-remote", "origin").split()[1::2] == ["HEAD", "refs/heads/main"]
+    assert "Deleted on origin: refs/vmrag/data" in done.out
+
+
+def test_fresh_clone_after_uninstall_all_behaves_like_one_without_vmrag(plain, tmp_path):
+    with_knowledge(plain)
+    plain.vmrag("commit", "-m", "a document")
+    plain.git("add", "-A")
+    plain.git("commit", "-q", "-m", "with knowledge")
+    plain.push("origin", "main")
+    plain.vmrag("uninstall", "--all", "--remote", "origin")
+    plain.git("add", "-A")
+    plain.git("commit", "-q", "-m", "Remove vmrag")
+    assert plain.run("push", "-q", "origin", "main").stderr == ""
+    clone = Project(tmp_path / "clone")
+    plain.git("clone", "-q", str(tmp_path / "hub.git"), str(clone.top))
+    assert clone.vmrag("status", code=None).out.startswith("no knowledge base")
+    assert sorted(path.name for path in clone.top.iterdir()) == [".git", ".gitattributes", "lefthook.yml"]
+    assert (clone.top / ".gitattributes").read_text() == "*.png binary"
+
+
+def test_uninstall_all_prints_what_it_removes_and_what_stays(plain, tmp_path):
+    with_knowledge(plain)
+    plain.write(".vmrag/queries.yaml", "queries: []\n")
+    plain.vmrag("commit", "-m", "a document")
+    plain.git("add", "-A")
+    plain.git("commit", "-q", "-m", "with knowledge")
+    plain.push("origin", "main")
+    keys = plain.git("config", "--local", "--name-only", "--list").splitlines()
+    out = plain.vmrag("uninstall", "--all").out
+    for name in (".dolt-version", ".gitattributes", ".vmrag.yaml", str(plain.top / ".git/vmrag"), ".mcp.json"):
+        assert name in out
+    assert all(key in out for key in keys if key.startswith("vmrag."))
+    assert "You wrote these files, and they stay: .vmrag/queries.yaml" in out
+    assert (plain.top / ".vmrag/queries.yaml").exists()
+    assert "refs/vmrag/data" in plain.git("ls-remote", "origin"), "it was not asked for by name"
+
+
+def test_uninstall_all_refuses_unknown_remote_before_it_changes_anything(plain):
+    with_knowledge(plain)
+    plain.vmrag("commit", "-m", "a document")
+    plain.vmrag("push")
+    error = plain.vmrag("uninstall", "--all", "--remote", "nowhere", "--json", code=3).error
+    assert (error["code"], error["hint"]) == ("REMOTE_NOT_FOUND", "git remote -v")
+    assert (plain.top / ".git/vmrag/kb").is_dir()

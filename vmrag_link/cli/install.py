@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from vmrag_hooks import installer
 from vmrag_link.cli.base import Invocation
@@ -14,6 +16,8 @@ from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import reconcile
+from vmrag_link.paths import CONFIG_NAME as SETTINGS
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
@@ -118,13 +122,28 @@ def _arrived(ws: Workspace) -> list[str]:
 @click.option(
     "--discard-knowledge", "discard", is_flag=True, help="With --all: also knowledge that only this machine has."
 )
+@click.option(
+    "--remote",
+    is_flag=False,
+    flag_value="",
+    metavar="REMOTE",
+    help="With --all: also delete the knowledge on this git remote, for everybody. Without a name, you are asked for it.",
+)
 def uninstall(
-    invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool, everything: bool, discard: bool
+    invocation: Invocation,
+    *,
+    worktree: bool,
+    hooks: str | None,
+    force: bool,
+    everything: bool,
+    discard: bool,
+    remote: str | None,
 ) -> None:
     """Remove the git hooks and put back what was there before. The knowledge base stays, but for
     --all.
 
-    --all removes nothing where something would be lost, and says what.
+    --all removes nothing if something would be lost, and reports what. It keeps what you wrote,
+    such as golden queries.
     """
     if worktree and hooks is not None:
         raise UsageInvalid("--worktree takes all hooks.", hint="vmrag uninstall --worktree")
@@ -132,6 +151,10 @@ def uninstall(
         raise UsageInvalid("--all takes all hooks, of all work trees.", hint="vmrag uninstall --all")
     if discard and not everything:
         raise UsageInvalid("--discard-knowledge needs --all.", hint="vmrag uninstall --all")
+    if remote is not None and not everything:
+        raise UsageInvalid("--remote needs --all.", hint="vmrag uninstall --all --remote REMOTE")
+    if remote == "":
+        remote = _ask_remote()
     names = installer.parse_hooks(hooks)
     if not everything:
         with invocation.workspace() as ws:
@@ -144,13 +167,27 @@ def uninstall(
 
     with invocation.workspace(warn=False) as ws:
         losses = removal.require_saved(ws, discard=discard)
+        refs = removal.require_remote(ws, remote) if remote else {}
         report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
         removed = removal.remove(ws, losses)
         files = clients.uninstall_all(ws.places.top, everywhere=False)
+        removal.remove_empty_folders()
+        if remote:
+            removed = msgspec.structs.replace(removed, refs=removal.delete_refs(ws, remote, refs))
     lines = [*_hooks(report), *_everything(report, removed)]
+    if remote:
+        lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
     lines += [line for each in files.clients for line in mcp.uninstalled(each)]
     lines += mcp.refusals(files.refused)
     invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
+
+
+def _ask_remote() -> str:
+    """Ask for the name of the remote, because its knowledge is deleted for everybody."""
+    if not sys.stdin.isatty():
+        raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
+    name: str = click.prompt("Delete the knowledge on a git remote, for everybody. Type the name of the remote")
+    return name
 
 
 def _hooks(report: installer.UninstallReport) -> Iterator[str]:
@@ -170,18 +207,23 @@ def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iter
     parts += [f"the knowledge base and its indexes in {report.knowledge}"] if report.knowledge else []
     if parts:
         yield f"Removed {', '.join(parts)}"
+    if report.settings:
+        yield f"Removed from git's configuration: {', '.join(report.settings)}"
+    if report.folders:
+        yield f"Removed the folders {', '.join(report.folders)}"
     changed = [*report.changed, *hooks.scripts]
     if changed:
         files = " ".join(map(quoted, changed))
         yield f"Taken out of the work tree: {', '.join(changed)}"
         yield f"Next, if the team gives it up as well: git add -A -- {files} && git commit -m 'Remove vmrag'"
         yield f"   or, if you alone do: git stash push -- {files}"
-    if report.kept:
-        yield f"{', '.join(report.kept)} stays: it has settings that were never committed."
-    if report.pin != "kept":
-        back = "names again what HEAD pins" if report.pin == "restored" else "is gone"
-        yield f".dolt-version {back}: nobody has what it named, and it was not committed."
-    elif report.lost and report.lost.pin:
-        yield ".dolt-version stays, and names knowledge that is gone: git rm .dolt-version (before others miss it)"
-    elif report.knowledge:
-        yield ".dolt-version stays: it names the knowledge of this code, which `vmrag clone` brings back."
+    if SETTINGS in report.kept:
+        yield f"{SETTINGS} stays: it has settings that were never committed."
+    if written := [name for name in report.kept if name != SETTINGS]:
+        yield f"You wrote these files, and they stay: {', '.join(written)}"
+    if report.pin == "restored":
+        yield "git's index names again what HEAD pins: nobody has what .dolt-version named, and it was not committed."
+    elif report.lost and report.lost.pin and PIN_NAME in report.changed:
+        yield "HEAD's .dolt-version names knowledge that is gone: commit its removal before others miss it."
+    elif report.knowledge and PIN_NAME in report.changed:
+        yield "To come back: git checkout HEAD -- .dolt-version .gitattributes .vmrag.yaml && vmrag clone"

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link.errors import (
@@ -383,3 +384,10 @@ def identity(places: Places) -> str:
     if author.endswith("<>"):
         raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=hint)
     return author
+
+
+def unstage_new(places: Places, names: Sequence[str]) -> None:
+    """Remove files from git's index that HEAD does not have."""
+    new = [name for name in names if blob(places, f":{name}") is not None and blob(places, f"HEAD:{name}") is None]
+    if new:
+        demand(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", *new)

@@ -290,3 +290,8 @@ def uncommitted_pins(places: Places) -> list[bytes]:
         except OSError:
             continue  # not there, or something that cannot be a pin
     return list(found)
+
+
+def below(places: Places, prefix: str) -> list[str]:
+    """The names of this repository's refs below a prefix."""
+    return demand(places, "for-each-ref", "--format=%(refname)", prefix).text.split()

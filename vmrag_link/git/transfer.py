@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from vmrag_link import env, proc
@@ -152,6 +153,23 @@ def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = N
     `within`: seconds to wait for the answer, if nobody is asked for a password.
     """
     return _list_refs(places, peer, "--", peer.where, ref, within=within).get(ref)
+
+
+def refs_below(places: Places, peer: Peer, prefix: str) -> dict[str, str]:
+    """The commits of the other side's refs below a prefix, by ref. Raises as `fetch`."""
+    return _list_refs(places, peer, "--", peer.where, f"{prefix}*")
+
+
+def delete_refs(places: Places, peer: Peer, refs: Mapping[str, str]) -> None:
+    """Delete refs of the other side that still are these commits. Runs no hook.
+
+    Raises `RemoteMoved`, `RemoteRejected`, and as `fetch`.
+    """
+    leases = [f"--force-with-lease={ref}:{commit}" for ref, commit in refs.items()]
+    deleted = [f":{ref}" for ref in refs]
+    done = _talk(places, peer, "push", "--porcelain", "--no-verify", *leases, "--", peer.where, *deleted)
+    if done.returncode != 0:
+        raise remotes.of_push(peer.where, next(iter(refs)), done, "deletion")
 
 
 def branches(places: Places, peer: Peer) -> list[str]:

@@ -18,7 +18,7 @@ from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, remove_temporaries, require_files, write_atomically, write_through
+from vmrag_link.paths import Places, remove_temporaries, require_files, with_line, write_atomically, write_through
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
@@ -136,13 +136,8 @@ def send_to_driver(places: Places) -> Attributes:
     if pin_merge.names_driver(before):
         return Attributes(written=False, edited=False, staged=True)
     edited = before != (plumbing.blob(places, f":{ATTRIBUTES}") or b"")
-    _append(path, before, pin_merge.ATTRIBUTE)
+    write_atomically(path, with_line(before, pin_merge.ATTRIBUTE.encode()))
     return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(places, path))
-
-
-def _append(path: Path, before: bytes, line: str) -> None:
-    line_end = b"" if not before or before.endswith(b"\n") else b"\n"
-    write_atomically(path, before + line_end + line.encode() + b"\n")
 
 
 Way = Literal["fine", "back", "dropped"]

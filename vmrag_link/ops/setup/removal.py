@@ -4,16 +4,27 @@ copy of something that a person wrote.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import config, locks
+from vmrag_link import config, env, locks
 from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
-from vmrag_link.errors import Busy, KnowledgeNotPushed, MergeConflict, RemoteError, plural, quoted
-from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs
+from vmrag_link.errors import (
+    Busy,
+    KnowledgeNotPushed,
+    MergeConflict,
+    RemoteError,
+    RemoteMissing,
+    plural,
+    quoted,
+    shortened,
+)
+from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs, remotes, transfer
+from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
@@ -22,10 +33,12 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.setup.init import require_no_links
-from vmrag_link.paths import PIN_NAME, Places, write_atomically
+from vmrag_link.paths import PIN_NAME, Places, without_lines, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.transport import connection
 from vmrag_link.workspace import Workspace, local_store
+
+RESERVED_REFS = "refs/vmrag/"
 
 DISCARD = "vmrag uninstall --all … with --discard-knowledge loses that for good"
 LET_TRAVEL = "let system.versioned be true, then: vmrag learning move && vmrag commit -m 'What stayed here'"
@@ -69,6 +82,8 @@ class RemovalReport(Record, frozen=True):
     knowledge: str | None
     lost: Losses | None
     pin: Literal["kept", "restored", "removed"] = "kept"
+    folders: tuple[str, ...] = ()
+    refs: tuple[str, ...] = ()
 
 
 def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
@@ -103,27 +118,73 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
     """Remove settings, agreements, attributes, and last of all the knowledge base with its indexes.
     Run it again after a kill.
 
-    A pin stays that is committed, or whose knowledge is elsewhere; so does the knowledge base of a
-    Dolt server. Raises `Busy` while a process of ours works in the background.
+    The pin is removed from the work tree, and stays in git's history. The knowledge base of a Dolt
+    server stays. Raises `Busy` while a process of ours works in the background.
     """
     places = ws.places
     _wait(ws)
     knowledge = str(places.kb) if ws.initialized else None
     ws.close()
-    files = [places.top / ATTRIBUTES, places.config]
+    files = [places.top / ATTRIBUTES, places.config, places.pin]
     tracked = [each.name for each in files if plumbing.blob(places, f":{each.name}") is not None]
     gone: list[str] = []
     with locks.exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
         gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
         gone += [places.config.name] if _delete_settings(places) else []
         pin = pin_merge.withdraw(places) if losses and losses.pin else "kept"
+        gone += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
+        places.pin.unlink(missing_ok=True)
+        plumbing.unstage_new(places, gone)
         agreed = agreements.revoke(places)
         keys = configuration.forget_all(places)
-        for folder in _folders(places):
+        for ref in refs.below(places, RESERVED_REFS):
+            transfer.set_ref(places, ref, None)
+        folders = _folders(places)
+        for folder in folders:
             shutil.rmtree(folder)
-    changed = tuple(name for name in gone if name in tracked)
+    changed = tuple(name for name in gone if name in tracked and plumbing.blob(places, f":{name}") is not None)
     kept = (places.config.name,) if places.config.exists() else ()
-    return RemovalReport(changed, kept, keys, agreed, knowledge, losses, pin)
+    return RemovalReport(
+        changed, (*kept, *_own_files(places)), keys, agreed, knowledge, losses, pin, tuple(map(str, folders))
+    )
+
+
+def require_remote(ws: Workspace, name: str) -> Mapping[str, str]:
+    """The refs with knowledge on a git remote, and their commits. Asks the remote.
+
+    Raises `RemoteMissing` for a name that git does not know, and as `transfer.fetch`.
+    """
+    known = remotes.names(ws.places)
+    if name not in known:
+        raise RemoteMissing(f"There is no git remote {shortened(name)!r}.", hint="git remote -v", remotes=[*known])
+    return transfer.refs_below(ws.places, Peer(name, ask=True), RESERVED_REFS)
+
+
+def delete_refs(ws: Workspace, name: str, found: Mapping[str, str]) -> tuple[str, ...]:
+    """Delete the refs of a remote that `require_remote` returned."""
+    if found:
+        transfer.delete_refs(ws.places, Peer(name, ask=True), found)
+    return tuple(found)
+
+
+def remove_empty_folders() -> None:
+    """Remove our folders of this person's data if nothing is left in them."""
+    data = env.data_home()
+    clients = data / "vmrag" / "clients"
+    default = [data.parent] if data == env.home() / ".local" / "share" else []
+    with contextlib.suppress(OSError):  # not there, or not empty
+        if [each.name for each in clients.iterdir()] == ["lock"]:
+            (clients / "lock").unlink()
+    for folder in (clients, data / "vmrag" / "trust", data / "vmrag", data, *default):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _own_files(places: Places) -> Iterator[str]:
+    """What a person wrote for vmrag, such as golden queries: it stays."""
+    folder = places.top / ".vmrag"
+    if folder.is_dir() and not folder.is_symlink():
+        yield from sorted(each.relative_to(places.top).as_posix() for each in folder.rglob("*") if each.is_file())
 
 
 # -- what would be lost
@@ -206,8 +267,7 @@ def _saving(ws: Workspace, losses: Losses) -> str:
 def _take_out_attribute(path: Path) -> bool:
     """Remove our line; the file, if nothing else is in it."""
     before = path.read_bytes() if path.is_file() else b""
-    lines = [line for line in before.splitlines(keepends=True) if not pin_merge.names_driver(line)]
-    after = b"".join(lines)
+    after = without_lines(before, pin_merge.names_driver)
     if after == before:
         return False
     if after.strip():
