@@ -155,12 +155,18 @@ those that origin lacks; where there is no knowledge base, they pass.
 
 ## Taking it out again
 
-`vmrag uninstall` removes the hooks and the merge driver, and puts back what was there before; the knowledge stays. `vmrag uninstall --all` also removes
-the line in `.gitattributes`, `.vmrag.yaml`, vmrag's keys in the repository's git configuration, what you [agreed to](configuration.md#what-counts-from-a-clone), and
-the knowledge base with its indexes. Before anything is removed it asks the remote whether it holds everything. Uncommitted documents, commits that no remote
-has, an open merge and documents that never leave this machine are named, and nothing is removed; `--discard-knowledge` is the second time of asking. The pin
-stays: with it, `vmrag clone` brings back what was pushed. One that no commit has, and whose knowledge is discarded, goes back to HEAD's. While git
-has the pin in conflict, `--all` is refused.
+`vmrag uninstall` removes the hooks and the merge driver, and restores the hooks that were there before. The knowledge stays.
+
+`vmrag uninstall --all` also removes `.dolt-version`, `.vmrag.yaml`, the line in `.gitattributes`, vmrag's keys in the repository's git configuration, what
+you [agreed to](configuration.md#what-counts-from-a-clone), the server in the files of MCP clients, and the knowledge base with its indexes. It prints each of
+these. Files that you wrote, such as `.vmrag/queries.yaml`, stay.
+
+* Before it removes anything, it asks the remote whether it has everything. It refuses, and names uncommitted documents, commits that no remote has, an open
+  merge and documents that never leave this machine. `--discard-knowledge` removes these, too.
+* To come back, run `git checkout HEAD -- .dolt-version .gitattributes .vmrag.yaml && vmrag clone`. If no commit has the pin and its knowledge is discarded,
+  git's index names what HEAD pins again.
+* `--remote NAME` also deletes the knowledge on that git remote, for everybody, such as `vmrag uninstall --all --remote origin`.
+* While git has the pin in conflict, `--all` is refused.
 
 ## Every operation
 

@@ -10,9 +10,11 @@ import click
 import msgspec
 
 from vmrag_hooks import installer
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
+from vmrag_link.git import remotes
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import reconcile
@@ -153,8 +155,6 @@ def uninstall(
         raise UsageInvalid("--discard-knowledge needs --all.", hint="vmrag uninstall --all")
     if remote is not None and not everything:
         raise UsageInvalid("--remote needs --all.", hint="vmrag uninstall --all --remote REMOTE")
-    if remote == "":
-        remote = _ask_remote()
     names = installer.parse_hooks(hooks)
     if not everything:
         with invocation.workspace() as ws:
@@ -166,6 +166,7 @@ def uninstall(
     from vmrag_mcp.clients import uninstall as clients
 
     with invocation.workspace(warn=False) as ws:
+        remote = _ask_remote(ws) if remote == "" else remote
         losses = removal.require_saved(ws, discard=discard)
         refs = removal.require_remote(ws, remote) if remote else {}
         report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
@@ -182,12 +183,12 @@ def uninstall(
     invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
 
 
-def _ask_remote() -> str:
+def _ask_remote(ws: Workspace) -> str:
     """Ask for the name of the remote, because its knowledge is deleted for everybody."""
-    if not sys.stdin.isatty():
+    names = remotes.names(ws.places)
+    if not names or not sys.stdin.isatty():
         raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
-    name: str = click.prompt("Delete the knowledge on a git remote, for everybody. Type the name of the remote")
-    return name
+    return output.choose("Delete the knowledge for everybody on which git remote? Type its name", names)
 
 
 def _hooks(report: installer.UninstallReport) -> Iterator[str]:

@@ -386,8 +386,13 @@ def identity(places: Places) -> str:
     return author
 
 
-def unstage_new(places: Places, names: Sequence[str]) -> None:
-    """Remove files from git's index that HEAD does not have."""
-    new = [name for name in names if blob(places, f":{name}") is not None and blob(places, f"HEAD:{name}") is None]
+def unstage(places: Places, names: Sequence[str]) -> None:
+    """Remove files from git's index that HEAD does not have, and stage those that are as in HEAD
+    again.
+    """
+    new = [name for name in names if blob(places, f"HEAD:{name}") is None and blob(places, f":{name}") is not None]
     if new:
         demand(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", *new)
+    for path in (places.top / name for name in names if name not in new):
+        if path.is_file() and path.read_bytes() == blob(places, f"HEAD:{path.name}"):
+            stage(places, path)

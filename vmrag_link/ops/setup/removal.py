@@ -134,7 +134,7 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
         pin = pin_merge.withdraw(places) if losses and losses.pin else "kept"
         gone += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
         places.pin.unlink(missing_ok=True)
-        plumbing.unstage_new(places, gone)
+        plumbing.unstage(places, gone)
         agreed = agreements.revoke(places)
         keys = configuration.forget_all(places)
         for ref in refs.below(places, RESERVED_REFS):
