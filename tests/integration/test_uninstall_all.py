@@ -225,12 +225,12 @@ def test_uninstall_all_leaves_repository_as_if_vmrag_had_never_been_there(plain,
     with_knowledge(plain)
     plain.vmrag("commit", "-m", "a document")
     plain.vmrag("push")
-    done = plain.vmrag("uninstall", "--all", "--remote", "origin")
+    printed = plain.vmrag("uninstall", "--all", "--remote", "origin").out
     after = state_of(plain, tmp_path / "home")
     for one, other in zip(before, after, strict=True):
         assert one == other
     assert plain.git("ls-remote", "origin").split()[1::2] == ["HEAD", "refs/heads/main"]
-    assert "Deleted on origin: refs/vmrag/data" in done.out
+    assert "Deleted on origin: refs/vmrag/data" in printed
 
 
 def test_fresh_clone_after_uninstall_all_behaves_like_one_without_vmrag(plain, tmp_path):

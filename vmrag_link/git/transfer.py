@@ -167,9 +167,9 @@ def delete_refs(places: Places, peer: Peer, refs: Mapping[str, str]) -> None:
     """
     leases = [f"--force-with-lease={ref}:{commit}" for ref, commit in refs.items()]
     deleted = [f":{ref}" for ref in refs]
-    done = _talk(places, peer, "push", "--porcelain", "--no-verify", *leases, "--", peer.where, *deleted)
-    if done.returncode != 0:
-        raise remotes.of_push(peer.where, next(iter(refs)), done, "deletion")
+    answer = _talk(places, peer, "push", "--porcelain", "--no-verify", *leases, "--", peer.where, *deleted)
+    if answer.returncode != 0:
+        raise remotes.of_push(peer.where, next(iter(refs)), answer, "deletion")
 
 
 def branches(places: Places, peer: Peer) -> list[str]:

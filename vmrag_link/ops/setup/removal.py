@@ -154,9 +154,9 @@ def require_remote(ws: Workspace, name: str) -> Mapping[str, str]:
 
     Raises `RemoteMissing` for a name that git does not know, and as `transfer.fetch`.
     """
-    known = remotes.names(ws.places)
-    if name not in known:
-        raise RemoteMissing(f"There is no git remote {shortened(name)!r}.", hint="git remote -v", remotes=[*known])
+    names = remotes.names(ws.places)
+    if name not in names:
+        raise RemoteMissing(f"There is no git remote {shortened(name)!r}.", hint="git remote -v", remotes=[*names])
     return transfer.refs_below(ws.places, Peer(name, ask=True), RESERVED_REFS)
 
 
@@ -173,7 +173,7 @@ def remove_empty_folders() -> None:
     clients = data / "vmrag" / "clients"
     default = [data.parent] if data == env.home() / ".local" / "share" else []
     with contextlib.suppress(OSError):  # not there, or not empty
-        if [each.name for each in clients.iterdir()] == ["lock"]:
+        if [path.name for path in clients.iterdir()] == ["lock"]:
             (clients / "lock").unlink()
     for folder in (clients, data / "vmrag" / "trust", data / "vmrag", data, *default):
         with contextlib.suppress(OSError):
@@ -181,10 +181,10 @@ def remove_empty_folders() -> None:
 
 
 def _own_files(places: Places) -> Iterator[str]:
-    """What a person wrote for vmrag, such as golden queries: it stays."""
+    """List the files that a person wrote for vmrag, such as golden queries."""
     folder = places.top / ".vmrag"
     if folder.is_dir() and not folder.is_symlink():
-        yield from sorted(each.relative_to(places.top).as_posix() for each in folder.rglob("*") if each.is_file())
+        yield from sorted(path.relative_to(places.top).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 # -- what would be lost
