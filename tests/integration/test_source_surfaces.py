@@ -4,8 +4,12 @@ is exported.
 
 from __future__ import annotations
 
+import re
+import resource
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,6 +17,8 @@ from tests.support import sources
 from tests.support.repos import isolate
 from tests.support.sources import change, commit
 from tests.support.terminal import Project
+from vmrag_link.code import languages
+from vmrag_link.code.cutting import cut
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -197,3 +203,59 @@ def test_files_are_not_exported_and_it_is_said(stocked, tmp_path):
     assert sorted(each.name for each in (tmp_path / "out").rglob("*.md")) == ["note.md"]
     refused = stocked.vmrag("export", str(tmp_path / "out"), "--collection", "docs", code=2)
     assert "these documents are files of the repository already" in refused.err
+
+
+# -- texts that cost a parser much
+
+
+def costly(size: int, number: int = 0) -> str:
+    """C# that its parser recovers from again and again: a millisecond for twenty characters."""
+    lines = ["a::" * 100] * (size // 300)
+    return "\n".join([f"// {number}", *lines]) + "\n"
+
+
+def child_seconds() -> float:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
+
+def test_query_cuts_equal_blobs_once(project):
+    before = time.process_time()
+    cut(costly(60_000), "c_sharp", 1500)
+    once = time.process_time() - before
+    commit(project, "copies", **{f"src/{number}.cs": costly(60_000) for number in range(8)})
+    before = child_seconds()
+    found = project.ask("query", "a", "--collection", "code", "-k", "50")
+    assert child_seconds() - before < 3 * once + 1
+    assert {each["doc_id"] for each in found["results"]} >= {f"src/{number}.cs" for number in range(8)}
+
+
+@pytest.mark.parametrize("at", [(), ("--at", "HEAD")], ids=["work tree", "commit"])
+def test_query_reports_files_beyond_budget_and_indexes_them_later(project, monkeypatch, at):
+    names = {f"src/{number}.cs" for number in range(4)}
+    commit(project, "costly", **{f"src/{number}.cs": costly(15_000, number) for number in range(4)})
+    monkeypatch.setattr(languages, "ANSWER_SECONDS", 0.1)
+    asked = ("query", "a", "--collection", "code", "--mode", "keyword", "-k", "500", *at)
+    answered, percents = [], []
+    for _ in range(4):
+        done = project.vmrag(*asked)
+        answered.append({each["doc_id"] for each in project.ask(*asked)["results"]} & names)
+        percents += [
+            int(percent) for percent in re.findall(r"indexing: (\d+) % of the files answer", done.out + done.err)
+        ]
+    assert percents
+    assert percents == sorted(percents)
+    assert percents[-1] < 100
+    assert answered[0] < answered[-1] == names
+    assert "indexing:" not in project.vmrag(*asked).err
+    partly = project.ask(*asked)["results"]
+    shutil.rmtree(project.shared)
+    monkeypatch.undo()
+    assert project.ask(*asked)["results"] == partly
+
+
+def test_golden_queries_need_all_files(project, monkeypatch):
+    commit(project, "costly", **{f"src/{number}.cs": costly(15_000, number) for number in range(4)})
+    monkeypatch.setattr(languages, "ANSWER_SECONDS", 0.1)
+    error = project.vmrag("check", "--json", code=1).error
+    assert error["code"] == "NOT_COMPARABLE"
+    assert "% of the files of sources are indexed" in error["message"]

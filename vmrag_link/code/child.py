@@ -7,6 +7,7 @@ process may read.
 from __future__ import annotations
 
 import sys
+import time
 from typing import IO
 
 import msgspec
@@ -22,8 +23,9 @@ def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> CodeTask:
 
 
 def _answer(task: CodeTask, limits: ConversionLimits) -> CutAnswer:
+    before = time.process_time()
     pieces = cut(task.text, task.language, task.size)
-    return CutAnswer(tuple(pieces), last=is_used_up(limits))
+    return CutAnswer(tuple(pieces), time.process_time() - before, last=is_used_up(limits))
 
 
 if __name__ == "__main__":

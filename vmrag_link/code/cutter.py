@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
 from vmrag_link.code.cutting import cut, is_parsed
-from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer
+from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer, CutBudget
 from vmrag_link.conversion.limits import ConversionLimits
 
 if TYPE_CHECKING:
@@ -27,8 +27,17 @@ _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
 some that grow with the square of a text, which may not grow for long.
 """
 
-_Waiting = deque[CodeTask | list[CodePiece]]
-"""Tasks, and the pieces of texts that no child is needed for; in their order."""
+
+class _Copy(NamedTuple):
+    """A text that came before, of a language and a size."""
+
+    blob: str
+    language: str
+    size: int
+
+
+_Waiting = deque[CodeTask | _Copy | list[CodePiece]]
+"""Tasks, copies of earlier ones, and the pieces of texts that no child is needed for; in order."""
 
 
 class CodeCutter:
@@ -38,8 +47,9 @@ class CodeCutter:
     with the block. One that dies of a text is replaced for the next.
     """
 
-    def __init__(self, limits: ConversionLimits | None = None) -> None:
+    def __init__(self, limits: ConversionLimits | None = None, budget: CutBudget | None = None) -> None:
         self._limits = limits or _LIMITS
+        self._budget = budget or CutBudget()
         self._process: ConfinedProcess | None = None
         self._told = 0
         """How many of the texts that wait it knows: the first ones."""
@@ -68,13 +78,25 @@ class CodeCutter:
 
     def cut_all(self, tasks: Iterable[CodeTask]) -> Iterator[list[CodePiece] | CodeUnparsed]:
         """The pieces of each text, or why it has none; in the order of the tasks, which are read
-        ahead.
+        ahead. It ends before the tasks do once the budget is spent.
         """
         given, waiting, self._told = iter(tasks), _Waiting(), 0
+        answers: dict[_Copy, list[CodePiece] | CodeUnparsed | None] = {}
         try:
-            while _read_ahead(given, waiting):
+            while _read_ahead(given, waiting, answers):
                 first = waiting[0]
-                found = self._answer(waiting) if isinstance(first, CodeTask) else first
+                if isinstance(first, CodeTask):
+                    if self._budget.seconds <= 0:
+                        return
+                    found = self._answer(waiting)
+                    if first.blob:
+                        answers[_copy_of(first)] = found
+                elif isinstance(first, _Copy):
+                    copied = answers[first]
+                    assert copied is not None  # noqa: S101  the text came before, and has its answer
+                    found = copied
+                else:
+                    found = first
                 waiting.popleft()
                 self._told = max(0, self._told - 1)
                 yield found
@@ -96,7 +118,9 @@ class CodeCutter:
                 process.send(*frames)
                 answer = msgspec.msgpack.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
         except ProcessEnded as ended:
+            self._budget.seconds -= self._limits.max_cpu_seconds
             return self._failure(ended)
+        self._budget.seconds -= answer.seconds
         if answer.last:
             process.retire()
         return list(answer.pieces)
@@ -120,14 +144,25 @@ class CodeCutter:
         return CodeUnparsed(f"cannot be cut ({why})" if why else "cannot be cut")
 
 
-def _read_ahead(given: Iterator[CodeTask], waiting: _Waiting) -> bool:
-    """Whether any task is left."""
+def _copy_of(task: CodeTask) -> _Copy:
+    return _Copy(task.blob, task.language, task.size)
+
+
+def _read_ahead(
+    given: Iterator[CodeTask], waiting: _Waiting, answers: dict[_Copy, list[CodePiece] | CodeUnparsed | None]
+) -> bool:
+    """Whether any task is left. Texts that may come again get their place among the answers."""
     characters = sum(len(each.text) for each in waiting if isinstance(each, CodeTask))
     while not waiting or (len(waiting) < _MOST_AHEAD and characters < _CHARACTERS_AHEAD):
         task = next(given, None)
         if task is None:
             break
         parsed = is_parsed(task.text, task.language)
+        if parsed and task.blob:
+            if _copy_of(task) in answers:
+                waiting.append(_copy_of(task))
+                continue
+            answers[_copy_of(task)] = None
         waiting.append(task if parsed else cut(task.text, task.language, task.size))
         characters += len(task.text) if parsed else 0
     return bool(waiting)

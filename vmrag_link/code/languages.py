@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import os
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
@@ -262,16 +263,36 @@ LONGEST_MESSAGE = 1 << 26
 """Bytes. A text of the largest size that is parsed makes fewer, even in pieces of one line."""
 
 
+ANSWER_SECONDS = 20.0
+"""Of computing that the cutting of texts may cost one answer: of code that people write, a hundred
+megabytes. The parser's own count of operations limits each text, but some of its operations cost
+sixty times as much as others.
+"""
+
+
+class CutBudget:
+    """What the cutting of all texts for one answer may cost."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.seconds = seconds
+
+
 class CodeTask(Record, frozen=True):
-    """A text to cut into pieces of about `size` characters."""
+    """A text to cut into pieces of about `size` characters. `blob` names a text that may come
+    again: it is cut once.
+    """
 
     text: str
     language: str
     size: int = DEFAULT_SIZE
+    blob: str = ""
 
 
 class CutAnswer(Record, frozen=True):
-    """After the `last` one the process ends: it has used too much to go on."""
+    """`seconds`: what it cost in computing. After the `last` one the process ends: it has used too
+    much to go on.
+    """
 
     pieces: tuple[CodePiece, ...]
+    seconds: float = 0.0
     last: bool = False

@@ -4,14 +4,14 @@ seen, what these become, and the collections that they make.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
 from vmrag_link.code import languages
-from vmrag_link.code.languages import CodePiece, CodeTask, CodeUnparsed
+from vmrag_link.code.languages import CodePiece, CodeTask, CodeUnparsed, CutBudget
 from vmrag_link.conversion import formats, reading
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
@@ -127,15 +127,21 @@ def tag(source: SourceSettings, file: TreeFile) -> str:
 
 
 def documents(
-    source: SourceSettings, texts: Iterable[tuple[TreeFile, SourceText]]
+    source: SourceSettings,
+    files: Sequence[TreeFile],
+    texts: Iterable[tuple[TreeFile, SourceText]],
+    budget: CutBudget | None = None,
 ) -> Iterator[tuple[str, Document | NoDocument]]:
-    """The files, by path, as documents of an index. Code is cut."""
+    """The files, by path, as documents of an index. Code is cut, equal blobs once; once the budget
+    is spent, the other files are missing.
+    """
     if source.kind == "document":
         yield from ((file.path, as_written(source, file.path, found)) for file, found in texts)
         return
     from vmrag_link.code.cutter import CodeCutter  # whoever lists files cuts nothing
 
     waiting, left_out = deque[Document](), list[tuple[str, Document | NoDocument]]()
+    repeated = {blob for blob, number in Counter(each.blob for each in files).items() if number > 1}
 
     def tasks() -> Iterator[CodeTask]:
         for file, found in texts:
@@ -144,9 +150,10 @@ def documents(
                 left_out.append((file.path, document))
             else:
                 waiting.append(document)
-                yield CodeTask(document.content, document.file_type, CHUNKING["code"].size)
+                blob = file.blob if file.blob in repeated else ""
+                yield CodeTask(document.content, document.file_type, CHUNKING["code"].size, blob)
 
-    with CodeCutter() as cutter:
+    with CodeCutter(budget=budget) as cutter:
         for answer in cutter.cut_all(tasks()):
             document = waiting.popleft()
             yield document.doc_id, _cut(document, answer)

@@ -75,7 +75,9 @@ class SourceBinding(Record, frozen=True):
 
 
 Read = Callable[[str, Sequence[str]], Iterable[tuple[str, Document | NoDocument]]]
-"""Reads files of a collection, by path, as documents."""
+"""Reads files of a collection, by path, as documents: as many of them, in this order, as one answer
+may cost.
+"""
 
 
 def read(folder: Path) -> SourceContents:
@@ -163,54 +165,68 @@ class SourceIndexer(NamedTuple):
             left = 0
             if most is not None and kept.problem(wanted.key):
                 wanted, left = _part(wanted, read(base).tags if base else {}, most)
-            made = bool(kept.problem(wanted.key))
-            return SourceView(self._provide(wanted, base, durable=durable), left, made)
+            if not kept.problem(wanted.key):
+                path = kept.path(wanted.key)
+                kept.touch(path)
+                return SourceView(path, left, made=False)
+            path, unread = self._derive(wanted, base, durable=durable)
+            return SourceView(path, left + unread, made=True)
 
-    def _provide(self, wanted: SourceContents, base: Path | None, *, durable: bool) -> Path:
+    def _derive(self, wanted: SourceContents, base: Path | None, *, durable: bool) -> tuple[Path, int]:
+        """Return a new view, and how many of the files it lacks."""
         kept = self.kept
-        path = kept.path(wanted.key)
-        if not kept.problem(wanted.key):
-            kept.touch(path)
-            return path
         with kept.building() as folder:
             try:
-                self._build(folder, wanted, base, durable=durable)
+                held = self._build(folder, wanted, base, durable=durable)
             except IndexFailed:  # damage may show only when a segment is taken over
                 if base is None:
                     raise
-                self._build(folder, wanted, None, durable=durable)
+                held = self._build(folder, wanted, None, durable=durable)
+            unread = _count(wanted.tags) - _count(held.tags)
             if durable:
-                return kept.publish(folder, wanted.key)
-            kept.name(folder, path, problem=lambda: kept.problem(wanted.key))
-            return path
+                return kept.publish(folder, held.key), unread
+            path = kept.path(held.key)
+            kept.name(folder, path, problem=lambda: kept.problem(held.key))
+            return path, unread
 
-    def _build(self, folder: Path, wanted: SourceContents, base: Path | None, *, durable: bool) -> None:
+    def _build(self, folder: Path, wanted: SourceContents, base: Path | None, *, durable: bool) -> SourceContents:
+        """Return what the view holds of the files."""
         from vmrag_link.index.draft import Draft
 
         before, view = SourceContents((), {}), IndexView()
         if base and not damaged_segments(base):
             before, view = read(base), views.read(base)
         with Draft(self.kept.segments.root, view) as draft:
-            left_out = self._add(draft, wanted, before, _take_over(draft, wanted, before))
+            left_out, unread = self._add(draft, wanted, before, _take_over(draft, wanted, before))
             permissions.make_folder(folder)
-            contents = msgspec.structs.replace(wanted, left_out=left_out)
+            tags = {
+                name: {path: tag for path, tag in files.items() if path not in unread[name]}
+                for name, files in wanted.tags.items()
+            }
+            contents = msgspec.structs.replace(wanted, tags=tags, left_out=left_out)
             write_atomically(folder / FILE, msgspec.msgpack.encode(contents), durable=False)
-            draft.publish(folder, revision=wanted.key, durable=durable)
+            draft.publish(folder, revision=contents.key, durable=durable)
+            return contents
 
     def _add(
         self, draft: Draft, wanted: SourceContents, before: SourceContents, stay: Mapping[str, set[str]]
-    ) -> dict[str, dict[str, NoDocument]]:
-        """Read and add the files that do not `stay` as they are; returns which are no documents."""
+    ) -> tuple[dict[str, dict[str, NoDocument]], dict[str, set[str]]]:
+        """Read and add the files that do not `stay` as they are. Return which are no documents, and
+        which were not read, because that would cost too much now.
+        """
         left_out: dict[str, dict[str, NoDocument]] = {}
         new: dict[str, list[str]] = {}
         for name, tags in wanted.tags.items():
             known, kept = before.left_out.get(name, {}), stay.get(name, set())
             left_out[name] = {path: each for path, each in known.items() if path in kept and not each.here}
-            again = {path for path, each in known.items() if each.here}
-            new[name] = [path for path in tags if path not in kept or path in again]
+            # Files that failed here come last: they may cost much again.
+            again = [path for path, each in known.items() if each.here and path in tags]
+            new[name] = [*(path for path in tags if path not in kept and path not in again), *again]
+        unread = {name: set(paths) for name, paths in new.items()}
 
         def documents(name: str) -> Iterator[Document]:
             for path, found in self.read_files(name, new[name]):
+                unread[name].discard(path)
                 if isinstance(found, Document):
                     yield found
                 else:
@@ -220,13 +236,13 @@ class SourceIndexer(NamedTuple):
             lacking = {name: why for name, why in draft.unembedded().items() if name in wanted.tags}
             some = ((name, documents(name)) for name in sorted(new) if new[name])
             self.indexer().add(draft, some, task, lacking=lacking)
-        return left_out
+        return left_out, unread
 
 
 def _nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) -> Path | None:
     """The sound view with the fewest other files, locked in `held`."""
     best: tuple[int, Path] | None = None
-    total = sum(map(len, wanted.tags.values()))
+    total = _count(wanted.tags)
     for each in kept.all()[:MOST_BASES]:
         with contextlib.suppress(IndexFailed):
             differing = _count_differing(read(each.path).tags, wanted.tags)
@@ -257,6 +273,10 @@ def _part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContent
         part[name] = {path: tag for path, tag in tags.items() if path in kept or path in taken}
         most, left = most - len(taken), left + len(new) - len(taken)
     return msgspec.structs.replace(wanted, tags=part), left
+
+
+def _count(tags: Tags) -> int:
+    return sum(map(len, tags.values()))
 
 
 def _count_differing(one: Tags, other: Tags) -> int:

@@ -204,7 +204,7 @@ class Sources:
             missing=listing.missing,
             unavailable=unavailable,
             failed=_failed(path),
-            indexed=_percent(listing, left) if left else 100,
+            indexed=_percent(listing, left),
         )
         more = msgspec.msgpack.encode(opened, enc_hook=str)
         source_views.bind(
@@ -241,14 +241,20 @@ class Sources:
         listing = self.listing_at(commit, available, config)
         contents = self._contents(config, available, listing)
         for _ in range(ATTEMPTS):
-            path, _, made = self._indexer(available, listing, commit=commit).provide(contents, durable=True)
+            path, left, made = self._indexer(available, listing, commit=commit).provide(contents, durable=True)
             with self.views.reading(path):
-                if not self.views.problem(contents.key):
+                if not self.views.problem(path.name.partition("-")[0]):
                     if made:
                         self._evict()
                     names = tuple(each.collection for each in available)
                     yield OpenSources(
-                        path, names, commit, missing=listing.missing, unavailable=unavailable, failed=_failed(path)
+                        path,
+                        names,
+                        commit,
+                        missing=listing.missing,
+                        unavailable=unavailable,
+                        failed=_failed(path),
+                        indexed=_percent(listing, left),
                     )
                     return
         raise Busy("Other processes removed the index of sources again and again.", hint="Run the command again.")
@@ -312,16 +318,18 @@ class Sources:
     def _indexer(
         self, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None
     ) -> SourceIndexer:
+        from vmrag_link.code import languages
         from vmrag_link.sources import documents
         from vmrag_link.sync.source_views import SourceIndexer
 
         by_name = {each.collection: each for each in sources}
+        budget = languages.CutBudget(languages.ANSWER_SECONDS)
 
         def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
-            wanted = set(paths)
-            files: list[TreeFile] = [each for each in listing.files[collection] if each.path in wanted]
+            by_path = {each.path: each for each in listing.files[collection]}
+            files: list[TreeFile] = [by_path[path] for path in paths]
             of_place = documents.texts_at_commit if commit else documents.texts_in_work_tree
-            return documents.documents(by_name[collection], of_place(self._ws.places, files))
+            return documents.documents(by_name[collection], files, of_place(self._ws.places, files), budget)
 
         return SourceIndexer(self.views, read, self._document_indexer, self._ws.progress)
 
@@ -333,7 +341,7 @@ class Sources:
 
 def _percent(listing: SourceListing, left: int) -> int:
     total = sum(map(len, listing.files.values()))
-    return 100 * (total - left) // total
+    return 100 * (total - left) // total if left else 100
 
 
 def _decoded(bound: SourceBinding, places: Places) -> OpenSources | None:
@@ -350,7 +358,9 @@ def _complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceL
     return listing
 
 
-def require_whole(unavailable: Mapping[str, str], missing: Sequence[str], failed: Sequence[str] = ()) -> None:
+def require_whole(
+    unavailable: Mapping[str, str], missing: Sequence[str], failed: Sequence[str] = (), indexed: int = 100
+) -> None:
     """Raise `SourcesIncomplete` where another machine would find more; the arguments are those of
     `OpenSources`.
     """
@@ -373,6 +383,12 @@ def require_whole(unavailable: Mapping[str, str], missing: Sequence[str], failed
             f"{plural(len(failed), 'file')} of sources could not be cut here: {first_of(failed, 3)}.",
             hint="vmrag sources   (says why)",
             failed=list(failed[:100]),
+        )
+    if indexed < 100:  # noqa: PLR2004  percent
+        raise SourcesIncomplete(
+            f"{indexed} % of the files of sources are indexed.",
+            hint="Run the command again: it continues.",
+            indexed=indexed,
         )
 
 

@@ -142,7 +142,8 @@ def check_queries(
         if view.files_note:
             raise SourcesIncomplete(view.files_note, hint="vmrag sources")
         if view.sources:
-            require_whole(view.sources.unavailable, view.sources.missing, view.sources.failed)
+            opened = view.sources
+            require_whole(opened.unavailable, opened.missing, opened.failed, opened.indexed)
         documents = MissedDocuments(searcher, _rows(ws, view), view.at)
         found = answers(searcher, golden, settings, ws.progress)
         checked = []
