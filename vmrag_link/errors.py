@@ -728,6 +728,28 @@ def system_failure(error: BaseException) -> FileFailed | None:
     return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=path), path=path)
 
 
+def refuses_writing(error: BaseException | None) -> bool:
+    """Whether an error, or its cause, is that a file cannot be written: the disk is full or
+    read-only, or a limit or a right is missing.
+    """
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            return True
+        # SQLite's codes; its module is not imported for this.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE_UNWRITABLE:
+            return True
+        error = error.__cause__
+    return False
+
+
+_UNWRITABLE = {
+    *(errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+}
+_READONLY, _IO_ERROR, _FULL, _CANNOT_OPEN = 8, 10, 13, 14
+_SQLITE_UNWRITABLE = {_READONLY, _IO_ERROR, _FULL, _CANNOT_OPEN}
+
+
 def _no_folder(paths: Sequence[Path]) -> FileFailed | None:
     """Of paths one of which leads through something that is no folder, or should be one itself."""
     there = [next((each for each in (path, *path.parents) if os.path.lexists(each)), path) for path in paths]

@@ -11,6 +11,7 @@ wait.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.errors import Busy, FileFailed
+from vmrag_link.errors import Busy, FileFailed, refuses_writing
 
 POLL_SECONDS = 0.02
 
@@ -44,8 +45,16 @@ def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
-    """Hold the lock together with other readers; waits and raises as `exclusive` does."""
-    with _hold(path, fcntl.LOCK_SH, purpose, timeout):
+    """Hold the lock together with other readers; waits and raises as `exclusive` does.
+
+    Where no lock file can be made, or the file system has no locks, the block reads without one.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(_hold(path, fcntl.LOCK_SH, purpose, timeout))
+        except FileFailed as error:
+            if not (refuses_writing(error) or _has_no_locks(error.__cause__)):
+                raise
         yield
 
 
@@ -56,12 +65,15 @@ def is_held(path: Path) -> bool:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        if not _has_no_locks(error):
+            raise
     finally:
         os.close(descriptor)
     return False
@@ -153,8 +165,21 @@ def _acquire(descriptor: int, kind: int, path: Path, purpose: str, timeout: floa
             if time.monotonic() >= deadline:
                 raise _busy(path, purpose, timeout) from None
             time.sleep(POLL_SECONDS)
+        except OSError as error:
+            if not _has_no_locks(error):
+                raise
+            raise FileFailed(
+                f"Cannot {purpose}: the file system of {path} has no locks ({error.strerror}).",
+                hint="Move the repository to a local disk, or mount that file system with locks "
+                "(NFS: start its lock service, or use the mount option local_lock=flock).",
+                path=str(path),
+            ) from error
         else:
             return
+
+
+def _has_no_locks(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def _busy(path: Path, purpose: str, timeout: float) -> Busy:

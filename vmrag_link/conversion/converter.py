@@ -140,7 +140,8 @@ class ProcessEnded(Exception):
 
 
 class ConfinedProcess:
-    """A child process that runs a module, and its private folder. For one thread at a time.
+    """A child process that runs a module, and its private folder, if one can be made. For one
+    thread at a time.
 
     Its first frame is its limits; see `child.serving`.
     """
@@ -153,11 +154,12 @@ class ConfinedProcess:
         self._watchdog: threading.Thread | None = None
         self._over = threading.Event()
         with file_failures():
-            self._folder = Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
-            self._complaints = (self._folder / "stderr").open("wb")
+            self._folder = _make_private_folder()
+            self._complaints = (self._folder / "stderr" if self._folder else Path(os.devnull)).open("wb")
         argv = [sys.executable, "-P", "-E", "-m", module]
+        folder = self._folder or Path("/")
         try:
-            self._process = proc.piped(argv, cwd=self._folder, env=env.bare(self._folder), stderr=self._complaints)
+            self._process = proc.piped(argv, cwd=folder, env=env.bare(folder), stderr=self._complaints)
         except BaseException:
             self._remove()
             raise
@@ -245,13 +247,24 @@ class ConfinedProcess:
             return ProcessEnded(killed_by=killed_by)
         said = ""
         with contextlib.suppress(OSError):
+            if self._folder is None:
+                return ProcessEnded()
             last = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
             said = terminal_text.one_line("".join(last)[:300])
         return ProcessEnded(said=said)
 
     def _remove(self) -> None:
         self._complaints.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _make_private_folder() -> Path | None:
+    """Make a temporary folder; None where no folder for temporary files is writable."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
+    except FileNotFoundError:
+        return None
 
 
 CONVERTER_MODULE = "vmrag_link.conversion.child"

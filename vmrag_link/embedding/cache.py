@@ -22,7 +22,7 @@ from vmrag_link.embedding import cache_file
 from vmrag_link.embedding import cache_table as table
 from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache_file import CacheFile, UnusableCache
-from vmrag_link.errors import EmbeddingFailed, plural
+from vmrag_link.errors import EmbeddingFailed, FileFailed, plural, refuses_writing
 from vmrag_link.models import Record
 from vmrag_link.paths import fsync
 from vmrag_link.progress import ASKING, EMBEDDING, QUIET, Progress
@@ -52,7 +52,8 @@ class EmbeddingCache:
     def get(self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int) -> dict[str, Vector]:
         """The vectors that are there.
 
-        Damaged ones, and ones not `dimensions` long, count as absent.
+        Damaged ones, and ones not `dimensions` long, count as absent. Where no file can be written,
+        a missing cache is an empty one.
         """
         names = {_key(model_fingerprint, chunk): chunk for chunk in hashes}
 
@@ -73,7 +74,12 @@ class EmbeddingCache:
             size = dimensions * table.FLOAT32
             return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
 
-        return self._file.run(read)
+        try:
+            return self._file.run(read)
+        except FileFailed as error:
+            if not refuses_writing(error):
+                raise
+            return {}
 
     def put(self, model_fingerprint: str, vectors: Mapping[str, Vector]) -> None:
         """Store in one transaction, durable on return."""
@@ -236,7 +242,11 @@ def vectors_for(
                 batch = missing[start : start + BATCH]
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))
                 _require_numbers(model, fresh)
-                cache.put(model.fingerprint, fresh)
+                try:
+                    cache.put(model.fingerprint, fresh)
+                except FileFailed as error:
+                    if not (model.local and refuses_writing(error)):  # a service is paid for each vector
+                        raise
                 vectors.update(fresh)
                 task.advance(len(batch))
     return vectors, counts

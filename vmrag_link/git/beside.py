@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from typing import BinaryIO
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
@@ -108,16 +108,20 @@ def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file:
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
     argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
-    with tempfile.TemporaryFile() as said:
+    reading, writing = os.pipe()  # no file: the disk may take none
+    with os.fdopen(reading, "rb") as messages:
         try:
-            process = proc.piped(argv, cwd=places.top, env=environ, stderr=said)
+            with os.fdopen(writing, "wb") as stderr:
+                process = proc.piped(argv, cwd=places.top, env=environ, stderr=stderr)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise GitFailed(
                 f"git cannot be started in {places.top}.", hint="See that git is on PATH, and that the folder exists."
             ) from error
+        from vmrag_link.thread_task import ThreadTask
+
+        reader = ThreadTask(functools.partial(_read_beginning, messages))
         content, why = _all_of(process, most, keep=keep)
-        said.seek(0)
-        done = proc.Finished(argv, process.returncode, b"", said.read(_READ))
+        done = proc.Finished(argv, process.returncode, b"", reader.result())
     if why == "long":
         raise _too_long(f"git {arguments[0]}")
     if why == "much":
@@ -129,6 +133,14 @@ def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file:
     if done.returncode != 0:
         raise failure(arguments, done)
     return content
+
+
+def _read_beginning(messages: BinaryIO) -> bytes:
+    """Return the beginning of what a program writes, and let it write the rest."""
+    beginning = messages.read(_READ)
+    while messages.read(_READ):
+        pass
+    return beginning
 
 
 def _all_of(process: proc.Started, most: int, *, keep: bool) -> tuple[bytes, str]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.errors import GitFailed
+from vmrag_link.errors import GitFailed, refuses_writing
 from vmrag_link.git.beside import fields, look, require_fewer
 from vmrag_link.models import Record
 from vmrag_link.paths import FileStamp, Places, file_stamp, sweep_temporaries
@@ -166,15 +166,22 @@ def index_state(places: Places) -> IndexState:
 
 
 def clock(folder: Path) -> int:
-    """The time, in nanoseconds, that a file gets which is written there now."""
+    """The time, in nanoseconds, that a file gets which is written there now; 0 where none can be
+    written.
+    """
     path = folder / f".clock.{os.urandom(6).hex()}.tmp"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, b"\0")
-        return os.fstat(descriptor).st_mtime_ns
-    finally:
-        os.close(descriptor)
-        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, b"\0")
+            return os.fstat(descriptor).st_mtime_ns
+        finally:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        if not (refuses_writing(error) or isinstance(error, FileNotFoundError)):
+            raise
+        return 0
 
 
 def make(places: Places, copy: Path) -> None:
@@ -225,21 +232,26 @@ def _temporary_of(source: Path, copy: Path) -> Path:
     return temporary
 
 
-def changed(places: Places, copy: Path, pathspecs: Sequence[str]) -> dict[str, str] | None:
+def changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) -> dict[str, str] | None:
     """Which files are not as the index has them, with git's status (`M`, `D`, `T`, `A`, `U`).
 
     `M` may be wrong where only the times of a file differ, until `refresh`. None: the copy was
-    removed meanwhile, or was damaged and is removed now. Raises as `beside.fields`.
+    removed meanwhile, or was damaged and is removed now. Without a copy, git's own index is read.
+    Raises as `beside.fields`.
     """
-    seen = file_stamp(copy)
+    seen = file_stamp(copy) if copy else None
     arguments = ("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all", "--", *pathspecs)
     try:
         listed = fields(places, *arguments, most=4 * MOST_FILES, index_file=copy)
     except GitFailed:
+        if copy is None:
+            raise
         fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not what is wrong
         copy.unlink(missing_ok=True)  # it is written without waiting for the disk: a power cut tears it
         return None
     found = changed_files(listed)
+    if copy is None:
+        return found
     # git takes a missing index for an empty one.
     removed = (seen is None or file_stamp(copy) is None) and (places.git_dir / "index").exists()
     return None if removed else found

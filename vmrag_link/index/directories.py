@@ -19,6 +19,7 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
+from vmrag_link.index import seal
 
 BUILDING = ".building-"
 READ_TIMEOUT = 30.0
@@ -46,6 +47,12 @@ class Directories:
 
     @contextlib.contextmanager
     def reading(self, path: Path) -> Iterator[None]:
+        if path in seal.IN_MEMORY:
+            from vmrag_link.index import storage
+
+            with storage.read_in_memory(path):
+                yield
+            return
         with locks.shared(lock_of(path), purpose=f"read a {self._kind}", timeout=READ_TIMEOUT):
             yield
 

@@ -16,9 +16,8 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from vmrag_link import permissions
 from vmrag_link.errors import no_space, unusable
-from vmrag_link.index import flat_files, keywords, seal
+from vmrag_link.index import flat_files, keywords, seal, storage
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader, Key
 from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
@@ -78,19 +77,24 @@ def absorbed(parts: Sequence[Size], added: int) -> list[int]:
 class Draft:
     """Open one with `with`; nothing of it is seen before `publish`.
 
-    `root`: the folder of its segments. `base`: the view that it is derived from; `without`:
-    segments of it that cannot be read, whose documents are missing then.
+    `segments`: where they are kept, or their folder. `base`: the view that it is derived from;
+    `without`: segments of it that cannot be read, whose documents are missing then.
     """
 
-    def __init__(self, root: Path, base: IndexView | None = None, *, without: AbstractCollection[str] = ()) -> None:
-        self.root = root
-        self._segments = Segments(root)
+    def __init__(
+        self,
+        segments: Segments | Path,
+        base: IndexView | None = None,
+        *,
+        without: AbstractCollection[str] = (),
+    ) -> None:
+        self._segments = Segments(segments) if isinstance(segments, Path) else segments
+        self.root = self._segments.root
         self._base = base or IndexView()
         self._without = without
         self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        permissions.make_folder(self._segments.root)
         with contextlib.ExitStack() as opened:
             opened.enter_context(self._segments.making())
             self._building = opened.enter_context(self._segments.building())
@@ -267,7 +271,7 @@ class Draft:
         """
         view = msgspec.structs.replace(self._finish(durable=durable), revision=revision)
         seal_view(folder, view, self._segments.root)
-        if not durable:
+        if not durable and not storage.is_in_memory(folder):
             self._drop_replaced(folder)
 
     def _drop_replaced(self, folder: Path) -> None:
@@ -375,8 +379,10 @@ class Draft:
 
 def seal_view(folder: Path, view: IndexView, segments: Path) -> None:
     """Write a view of finished segments into a folder, over one that is there."""
-    permissions.make_folder(folder)
-    views.write(folder, view)
+    storage.make_folder(folder)
+    storage.write_file(folder / views.FILE, views.encode(view))
+    if storage.is_in_memory(folder):
+        return
     sizes = {part.segment: size_of(segments / part.segment) for part in view.parts}
     seal.write(folder, format=FORMAT, revision=view.revision, segments=sizes)
 

@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from vmrag_link.index import storage
 from vmrag_link.index.keywords import piece_of, slot_of
 from vmrag_link.models import DocumentHeader
 
@@ -45,13 +46,13 @@ LARGE = 1_000_000
 
 
 def append(path: Path, rows: bytes) -> None:
-    with path.open("ab") as out:
+    with storage.open_file(path, "a") as out:
         out.write(rows)
 
 
 def size(path: Path) -> int:
     """Bytes of a file; 0 where none was written."""
-    return path.stat().st_size if path.exists() else 0
+    return storage.file_size(path)
 
 
 def mapped(path: Path) -> mmap.mmap | bytes:
@@ -60,6 +61,8 @@ def mapped(path: Path) -> mmap.mmap | bytes:
     A mapping keeps a descriptor, of which a process has a thousand or fewer; many collections are
     small ones.
     """
+    if storage.is_in_memory(path.parent):
+        return storage.read_file(path)
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < LARGE:
             return file.read()
@@ -76,7 +79,7 @@ def floats_name(collection_id: int) -> str:
 def write_floats(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
     """Write vectors by slot."""
     path = folder / floats_name(collection_id)
-    with path.open("r+b" if path.exists() else "w+b") as out:
+    with storage.open_file(path, "r+" if storage.file_size(path) else "w+") as out:
         for slot, row in rows.items():
             out.seek(slot * len(row))
             out.write(row)
@@ -186,7 +189,7 @@ def vectors_name(collection_id: int) -> str:
 
 def replace_vectors(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
     """Write rows by slot, in the place of those that are there."""
-    with (folder / vectors_name(collection_id)).open("r+b") as out:
+    with storage.open_file(folder / vectors_name(collection_id), "r+") as out:
         for slot, row in rows.items():
             out.seek(slot * len(row))
             out.write(row)
@@ -225,11 +228,7 @@ class Manifest:
     """The open manifest of a segment: one that is being made, or that nobody changes any more."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        # What is finished needs neither locks nor a writable directory.
-        mode = "mode=rwc" if create else "mode=ro&immutable=1"
-        self.connection = sqlite3.connect(
-            f"{(folder / FILE).absolute().as_uri()}?{mode}", uri=True, isolation_level=None
-        )
+        self.connection = storage.connect(folder / FILE, frozen=not create)
         try:
             if create:
                 self.connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link.index import storage
 from vmrag_link.models import IndexedPiece
 
 FILE = "keywords.sqlite"
@@ -63,7 +64,7 @@ def damage(folder: Path) -> str:
     """
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         try:
-            connection.deserialize((folder / FILE).read_bytes())
+            connection.deserialize(storage.read_database(folder / FILE))
             found = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'keywords'").fetchone()
             if found != (TABLE,):
                 return f"{FILE} is no list of words"
@@ -94,10 +95,9 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
     """A connection to the words of a segment, made if absent, for one thread at a time. `frozen`:
     the segment is finished.
     """
+    connection = storage.connect(folder / FILE, frozen=frozen)
     if frozen:
-        location = f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1"
-        return sqlite3.connect(location, uri=True, isolation_level=None)
-    connection = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
+        return connection
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         # A segment that a kill left half made is thrown away: no journal has to survive that.

@@ -33,6 +33,9 @@ AT_ONCE = 4_000_000
 each time, where another thread computes.
 """
 
+IN_MEMORY: set[Path] = set()
+"""Folders that this process keeps in memory (`storage`). They have no seal."""
+
 Identity = tuple[int, int, int]
 """Inode, and the times of the last change of content and of metadata: every change alters one of
 them.
@@ -77,11 +80,13 @@ def problem(folder: Path) -> str:
     """Why the contents must not be served; empty if they are as sealed. Read only where that is not
     known.
     """
-    return "" if _is_proven(folder, _read_proven(folder)) else mismatch(folder)
+    return "" if folder in IN_MEMORY or _is_proven(folder, _read_proven(folder)) else mismatch(folder)
 
 
 def mismatch(folder: Path) -> str:
     """As `problem`, with every byte read (half a second per gigabyte). The result is remembered."""
+    if folder in IN_MEMORY:
+        return ""
     try:
         files = read(folder).files
         found = _digests(folder, files)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import unusable
-from vmrag_link.index import flat_files, keywords, seal
+from vmrag_link.index import flat_files, keywords, seal, storage
 from vmrag_link.index.flat_files import Manifest
 from vmrag_link.index.view import FORMAT, CollectionPiece
 from vmrag_link.models import DocumentHeader, Record, pieces_of
@@ -67,7 +67,7 @@ class SegmentWriter:
         self._adding: ThreadTask[None] | None = None
         self._written: dict[str, Written] = {}
         self._dimensions: dict[str, int] = {}
-        permissions.make_folder(folder)
+        storage.make_folder(folder)
         with contextlib.ExitStack() as opened:
             self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=True)))
             self._words = opened.enter_context(contextlib.closing(keywords.connect(folder)))
@@ -168,9 +168,13 @@ class SegmentWriter:
         problem = self._disagreement(written)
         if problem:
             raise unusable(self.folder, problem)
+        self._changing.close()
+        storage.save(self.folder / flat_files.FILE, self._manifest.connection)
+        storage.save(self.folder / keywords.FILE, self._words)
         self._opened.close()
-        permissions.settle(self.folder)
-        seal.write(self.folder, format=FORMAT, revision="")
+        if not storage.is_in_memory(self.folder):
+            permissions.settle(self.folder)
+            seal.write(self.folder, format=FORMAT, revision="")
         return written
 
     def _disagreement(self, written: Mapping[str, Written]) -> str:
@@ -263,5 +267,5 @@ class Segment:
         """A file of rows; empty where none was written."""
         if name not in self._maps:
             path = self.folder / name
-            self._maps[name] = flat_files.mapped(path) if path.exists() else b""
+            self._maps[name] = flat_files.mapped(path) if flat_files.size(path) else b""
         return self._maps[name]

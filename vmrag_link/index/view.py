@@ -23,7 +23,6 @@ import msgspec
 from vmrag_link.errors import IndexFailed, unusable
 from vmrag_link.index import seal
 from vmrag_link.models import Collection, Record, canonical_json
-from vmrag_link.paths import write_atomically
 
 FILE = "view"
 
@@ -101,6 +100,10 @@ class IndexView(Record, frozen=True):
 def read(folder: Path) -> IndexView:
     """Raises `IndexFailed`."""
     try:
+        if folder in seal.IN_MEMORY:
+            from vmrag_link.index import storage
+
+            return msgspec.msgpack.decode(storage.read_file(folder / FILE), type=IndexView)
         return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=IndexView)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise unusable(folder, "it is not there") from error
@@ -132,8 +135,9 @@ def has_given_vectors(folder: Path) -> bool:
     return False
 
 
-def write(folder: Path, view: IndexView) -> None:
-    write_atomically(folder / FILE, msgspec.msgpack.encode(view), durable=False)
+def encode(view: IndexView) -> bytes:
+    """The content of its `FILE`."""
+    return msgspec.msgpack.encode(view)
 
 
 def indexes_equally(one: Collection, other: Collection) -> bool:
@@ -178,6 +182,8 @@ def problem_of(folder: Path, *, revision: str) -> str:
 
     Reads a few small files, and contents of segments only where `seal` says that this is due.
     """
+    if folder in seal.IN_MEMORY:
+        return ""
     view, problem = _view(folder, revision)
     if view is None:
         return problem

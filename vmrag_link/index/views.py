@@ -20,7 +20,7 @@ from vmrag_link import locks, paths
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
-from vmrag_link.index.directories import READ_TIMEOUT, Directories, lock_of
+from vmrag_link.index.directories import BUILDING, READ_TIMEOUT, Directories, lock_of
 from vmrag_link.index.view import SUFFIX, problem_of
 from vmrag_link.models import Record
 
@@ -97,6 +97,33 @@ class Segments(Directories):
         # Their seals say it quickly; what no checksum covers is not enough to remove something for.
         counted = {part.segment for view in found if spare for part in _parts(view)}
         return [path for path in spare if path.name not in counted]
+
+
+class MemorySegments(Segments):
+    """Segments that this process keeps in memory, beside those on the disk."""
+
+    @contextlib.contextmanager
+    def making(self) -> Iterator[None]:
+        """Hold off other threads of this process: no other process sees these segments."""
+        from vmrag_link.index import storage
+
+        with storage.MAKING:
+            yield
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[Path]:
+        """As `Directories.building`, in memory."""
+        with built_in_memory(self.root) as folder:
+            yield folder
+
+    def publish(self, built: Path, *, durable: bool = True) -> str:
+        """Give a finished segment a name, and return it."""
+        del durable
+        from vmrag_link.index import storage
+
+        path = self._new_path()
+        storage.rename_in_memory(built, path)
+        return path.name
 
 
 class Views(Directories):
@@ -188,6 +215,70 @@ class Views(Directories):
         one.
         """
         return [path for path in self.spare(bound=bound(), keep_bytes=keep_bytes) if self.discard(path, unless=bound)]
+
+
+class MemoryViews(Views):
+    """Views that this process keeps in memory, beside those on the disk.
+
+    A view on the disk can be the base of one in memory. To remove it, nobody waits for us: a reader
+    that misses a segment looks again.
+    """
+
+    @property
+    def segments(self) -> Segments:
+        return MemorySegments(self.root.with_name("segments"))
+
+    def all(self) -> list[RevisionView]:
+        from vmrag_link.index import storage
+
+        kept = storage.folders_in_memory(self.root)
+        return [*(RevisionView(path, path.name.removesuffix(f"-{SUFFIX}")) for path in kept), *super().all()]
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[Path]:
+        """As `Directories.building`, in memory."""
+        with built_in_memory(self.root) as folder:
+            yield folder
+
+    def publish(self, built: Path, revision: str) -> Path:
+        """Give a finished view its name."""
+        target = self.path(revision)
+        self.name(built, target, problem=lambda: "")
+        return target
+
+    def name(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
+        """Give a finished view its name. Others that nobody reads are removed."""
+        del problem
+        from vmrag_link.index import storage
+
+        storage.rename_in_memory(built, target)
+        for path in storage.folders_in_memory(self.root):
+            if path != target:
+                storage.forget_in_memory(path)
+
+
+@contextlib.contextmanager
+def built_in_memory(root: Path) -> Iterator[Path]:
+    from vmrag_link.index import storage
+
+    folder = root / f"{BUILDING}{os.urandom(6).hex()}"
+    storage.keep_in_memory(folder)
+    try:
+        yield folder
+    finally:
+        storage.forget_in_memory(folder)
+        _forget_segments(root.with_name("segments"))
+
+
+def _forget_segments(root: Path) -> None:
+    """Remove the segments from memory that no view in memory counts."""
+    from vmrag_link.index import storage
+
+    with storage.MAKING:
+        counted = {part.segment for folder in seal.IN_MEMORY if folder.parent != root for part in _parts(folder)}
+        for path in storage.folders_in_memory(root):
+            if path.name not in counted and not path.name.startswith(BUILDING):
+                storage.forget_in_memory(path)
 
 
 def _folders(root: Path) -> list[Path]:

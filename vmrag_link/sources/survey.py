@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.errors import refuses_writing
 from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.objects import blob_name
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
@@ -46,14 +47,15 @@ class Before(NamedTuple):
 class Survey:
     """Files are looked at by `disk`. Raises as `beside.look`, and `HistoryMissing`.
 
-    `copy`: of the index, for `raw_changes`. `commit`: HEAD's, None before the first one.
+    `copy`: of the index, for `raw_changes`, if there is one. `commit`: HEAD's, None before the
+    first one.
     """
 
     def __init__(
         self,
         places: Places,
         sources: Sequence[SourceSettings],
-        copy: Path,
+        copy: Path | None,
         commit: str | None,
         *,
         disk: Disk,
@@ -131,7 +133,13 @@ class Survey:
         statuses = raw_changes.changed(self._places, self._copy, wanted)
         if statuses is None or not any(self._is_news(path) for path, status in statuses.items() if status == _MODIFIED):
             return statuses
-        raw_changes.refresh(self._places, self._copy)
+        if self._copy is None:
+            return statuses
+        try:
+            raw_changes.refresh(self._places, self._copy)
+        except OSError as error:
+            if not refuses_writing(error):  # else files with other times alone are read
+                raise
         return raw_changes.changed(self._places, self._copy, wanted)
 
     def _is_news(self, path: str) -> bool:

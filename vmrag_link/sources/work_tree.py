@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link import permissions
-from vmrag_link.errors import GitBusy
+from vmrag_link.errors import GitBusy, refuses_writing
 from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.refs import head
 from vmrag_link.paths import Places, file_stamp
@@ -54,17 +53,20 @@ def in_work_tree(
     known, before = readable.recall(cache), readable.recall_listing(cache)
     for _ in range(_ATTEMPTS):
         where = _where(places, cache, question)
-        if not where.copy.exists():
-            raw_changes.make(places, where.copy)
-        permissions.make_folder(cache.parent)
+        copy = _index_copy(places, where)
         at = raw_changes.clock(cache.parent)
         with Disk(places.top) as disk:
-            survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(at, known, before))
+            survey = Survey(places, sources, copy, where.commit, disk=disk, before=Before(at, known, before))
             listing = survey.listing(max_bytes=max_bytes, untracked=untracked)
             if listing is None or _where(places, cache, question) != where:
                 continue
             changed = survey.changed_files()
-        readable.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
+        seen = Seen(question, where.name, survey.storing, at, changed, token_of(listing))
+        try:
+            readable.remember(cache, seen, listing)
+        except OSError as error:
+            if not refuses_writing(error):  # else the next call looks again
+                raise
         return listing
     raise GitBusy("git goes on writing the index while the files of the sources are listed.", hint="Call again.")
 
@@ -114,6 +116,18 @@ class _Where(NamedTuple):
     name: str
     copy: Path
     commit: str | None
+
+
+def _index_copy(places: Places, where: _Where) -> Path | None:
+    """The copy of git's index, made if it is missing; None where it cannot be written."""
+    if not where.copy.exists():
+        try:
+            raw_changes.make(places, where.copy)
+        except OSError as error:
+            if not refuses_writing(error):
+                raise
+            return None
+    return where.copy
 
 
 def _where(places: Places, cache: Path, question: str) -> _Where:

@@ -14,7 +14,7 @@ from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import view as views
 from vmrag_link.index.view import IndexView, damaged_segments, problem_of_view
-from vmrag_link.index.views import RevisionView, Views, segments_of
+from vmrag_link.index.views import RevisionView, Segments, Views, segments_of
 from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.context import SyncContext
@@ -156,7 +156,7 @@ def build_view(
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
     with kept.segments.making(), kept.building() as folder:
         base, brought = _build(
-            kept.segments.root, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
+            kept.segments, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
         )
         watch.lap("apply")
         path = kept.publish(folder, revision) if instead is None else kept.replace(folder, revision, timeout=instead)
@@ -165,7 +165,7 @@ def build_view(
 
 
 def _build(
-    segments: Path,
+    segments: Segments,
     folder: Path,
     revision: str,
     *,
@@ -191,7 +191,7 @@ def _build(
     return None, _derive(segments, folder, revision, None, indexer=indexer())
 
 
-def _derive(segments: Path, folder: Path, revision: str, base: Base | None, *, indexer: Indexer) -> IndexUpdate:
+def _derive(segments: Segments, folder: Path, revision: str, base: Base | None, *, indexer: Indexer) -> IndexUpdate:
     # Heavier than all the rest, and not needed on the way back to a view.
     from vmrag_link.index.draft import Draft
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from vmrag_link import permissions
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import FileFailed, IndexFailed, refuses_writing
+from vmrag_link.index import storage
 from vmrag_link.index import view as views
 from vmrag_link.index.directories import lock_of, remove_orphaned_lock
 from vmrag_link.index.view import SUFFIX, IndexView, damaged_segments, indexes_equally
-from vmrag_link.index.views import Views
+from vmrag_link.index.views import MemoryViews, Views
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
 from vmrag_link.progress import BUILDING, Progress
@@ -83,7 +83,7 @@ may cost.
 def read(folder: Path) -> SourceContents:
     """Raises `IndexFailed`."""
     try:
-        return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=SourceContents)
+        return msgspec.msgpack.decode(storage.read_file(folder / FILE), type=SourceContents)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise IndexFailed(f"{folder.name} does not say of which files it was made: {error}") from error
 
@@ -102,10 +102,6 @@ def bind(places: Places, binding: SourceBinding) -> None:
         if kept.discard(kept.root / before.view, unless=lambda: bound_views(places)):
             remove_orphaned_lock(lock_of(kept.root / before.view))
         kept.segments.collect(view_folders(places))
-
-
-def unbind(places: Places) -> None:
-    (places.source_state / BOUND).unlink(missing_ok=True)
 
 
 def bound_views(places: Places) -> set[Path]:
@@ -157,8 +153,18 @@ class SourceIndexer(NamedTuple):
         """A usable view of these files; where there is none, it is derived from the nearest one.
 
         `durable`: it survives a power cut. `most`: index so many files now, and leave others to
-        the next call. Raises what `read_files`, models and the disk raise.
+        the next call. A view that cannot be written is kept in memory. Raises what `read_files`
+        and models raise.
         """
+        try:
+            return self.make_view(wanted, durable=durable, most=most)
+        except (OSError, FileFailed, IndexFailed) as error:
+            if not refuses_writing(error):
+                raise
+        return self._replace(kept=MemoryViews(self.kept.root)).make_view(wanted, durable=durable, most=most)
+
+    def make_view(self, wanted: SourceContents, *, durable: bool, most: int | None) -> SourceView:
+        """As `provide`. Raises where the view cannot be written, too."""
         kept = self.kept
         with kept.segments.making(), contextlib.ExitStack() as held:
             base = _nearest(kept, wanted, held) if kept.problem(wanted.key) else None
@@ -196,15 +202,15 @@ class SourceIndexer(NamedTuple):
         before, view = SourceContents((), {}), IndexView()
         if base and not damaged_segments(base):
             before, view = read(base), views.read(base)
-        with Draft(self.kept.segments.root, view) as draft:
+        with Draft(self.kept.segments, view) as draft:
             left_out, unread = self._add(draft, wanted, before, _take_over(draft, wanted, before))
-            permissions.make_folder(folder)
+            storage.make_folder(folder)
             tags = {
                 name: {path: tag for path, tag in files.items() if path not in unread[name]}
                 for name, files in wanted.tags.items()
             }
             contents = msgspec.structs.replace(wanted, tags=tags, left_out=left_out)
-            write_atomically(folder / FILE, msgspec.msgpack.encode(contents), durable=False)
+            storage.write_file(folder / FILE, msgspec.msgpack.encode(contents))
             draft.publish(folder, revision=contents.key, durable=durable)
             return contents
 

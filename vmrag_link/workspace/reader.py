@@ -11,6 +11,7 @@ import msgspec
 
 from vmrag_link.errors import (
     Busy,
+    FileFailed,
     FileSystemError,
     GitError,
     IndexFailed,
@@ -18,9 +19,12 @@ from vmrag_link.errors import (
     LockError,
     VmragError,
     file_failures,
+    refuses_writing,
 )
 from vmrag_link.git import plumbing
+from vmrag_link.index import seal
 from vmrag_link.index import view as views
+from vmrag_link.index.views import MemoryViews, built_in_memory
 from vmrag_link.models import At, Record, Working
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import reasons, twins
@@ -196,8 +200,14 @@ class Reader:
                         yield path
                         return
                 context = self._ws.sync_context
-                build.view(context, revision, bases=build.bases(context))
-                built = True
+                try:
+                    build.view(context, revision, bases=build.bases(context))
+                    built = True
+                except (OSError, FileFailed, IndexFailed) as error:
+                    if not refuses_writing(error):
+                        raise
+                    in_memory = context._replace(views=MemoryViews(found.root))
+                    build.view(in_memory, revision, bases=build.bases(in_memory))
         finally:
             if built:
                 apply.evict(self._ws.sync_context)
@@ -232,7 +242,9 @@ class Reader:
 
         with contextlib.ExitStack() as held:
             base = folder if whole else held.enter_context(self.index_of(revision))
-            draft = held.enter_context(Draft(self._ws.views.segments.root, views.read(base)))
+            in_memory = folder in seal.IN_MEMORY
+            kept = MemoryViews(self._ws.views.root) if in_memory else self._ws.views
+            draft = held.enter_context(Draft(kept.segments, views.read(base)))
             self._ws.indexer().update(draft, Working(branch), base=revision, changed=changed)
             alter(draft)
             draft.publish(folder, revision=revision, durable=False)
@@ -271,9 +283,22 @@ class Reader:
         try:
             with file_failures(), copy.writing() as stood:
                 self.update_copy(copy.path, branch, revision, whole=stood != "gone")
-        except (FileSystemError, LimitExceeded) as why:
-            self._failures[branch, revision] = why
-        yield None
+        except (FileSystemError, LimitExceeded, IndexFailed) as why:
+            if not refuses_writing(why):
+                if isinstance(why, IndexFailed):
+                    raise
+                self._failures[branch, revision] = why
+                yield None
+                return
+        else:
+            yield None
+            return
+        from vmrag_link.index import storage
+
+        with built_in_memory(copy.root) as folder:
+            self.update_copy(folder, branch, revision, whole=False)
+            with storage.read_in_memory(folder):
+                yield folder
 
 
 def _same(one: Moment, other: Moment) -> bool:

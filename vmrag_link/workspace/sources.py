@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link import __version__, permissions
+from vmrag_link import __version__
 from vmrag_link import trust as trusted
 from vmrag_link.engines import opening
 from vmrag_link.engines.limits import MEGABYTE
@@ -30,8 +30,10 @@ from vmrag_link.errors import (
     SourcesIncomplete,
     first_of,
     plural,
+    refuses_writing,
 )
 from vmrag_link.git import plumbing
+from vmrag_link.index import seal
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
 from vmrag_link.models import Document, canonical_json
@@ -138,15 +140,14 @@ class Sources:
 
         `stored`: the collections of the knowledge base, whose names no source can have.
         """
-        from vmrag_link.sync import source_views
-
         config = self.config
         if not config.sources:
             yield None
             return
+        damaged = False
         for attempt in range(ATTEMPTS):
             try:
-                opened = self._current(config, stored)
+                opened = self._current(config, stored, anew=damaged)
             except FileFailed:  # a file was written between two looks, or the disk is full
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -155,15 +156,15 @@ class Sources:
                 if not self.views.problem(opened.folder.name.partition("-")[0]):
                     yield opened
                     return
-                source_views.unbind(self._ws.places)
+                damaged = True
         raise Busy(
             f"Files of sources changed {ATTEMPTS} times while they were read.",
             hint="Run the command again when nobody writes them.",
         )
 
-    def _current(self, config: Config, stored: Collection[str]) -> OpenSources:
+    def _current(self, config: Config, stored: Collection[str], *, anew: bool) -> OpenSources:
         """The view of the files as they are, made if it is not there. While git goes on writing its
-        index, the last one.
+        index, the last one. `anew`: the last one is damaged.
         """
         from vmrag_link.sources import work_tree
         from vmrag_link.sources.readable import token_of
@@ -177,12 +178,11 @@ class Sources:
         )
         places, (most, untracked) = self._ws.places, limits
         cache, before = places.source_state / "stats", source_views.bound(places)
-        known = _decoded(before, places) if before and before.settings == settings else None
+        known = _decoded(before, places) if before and before.settings == settings and not anew else None
         if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
             if token == before.token:  # by another commit with equal files, perhaps
                 return msgspec.structs.replace(known, commit=plumbing.head(places).commit)
-        permissions.make_folder(places.source_state)
         try:
             listing = self.listing_here(available)
         except GitBusy:
@@ -207,16 +207,23 @@ class Sources:
             indexed=_percent(listing, left),
         )
         more = msgspec.msgpack.encode(opened, enc_hook=str)
-        source_views.bind(
-            places, SourceBinding("" if left else token_of(listing), settings, path.name, ephemeral, more)
-        )
+        binding = SourceBinding("" if left else token_of(listing), settings, path.name, ephemeral, more)
+        if path not in seal.IN_MEMORY:
+            try:
+                source_views.bind(places, binding)
+            except OSError as error:
+                if not refuses_writing(error):  # else the files are looked at again next time
+                    raise
         if made:
-            self._evict()
+            self._evict(path)
         return opened
 
-    def _evict(self) -> None:
+    def _evict(self, made: Path) -> None:
+        """Remove spare views after one was made."""
         from vmrag_link.sync import source_views
 
+        if made in seal.IN_MEMORY:
+            return
         keep_bytes = self._ws.settings.config.index.keep_mb * MEGABYTE
         source_views.evict(self._ws.places, keep_bytes=keep_bytes)
 
@@ -245,7 +252,7 @@ class Sources:
             with self.views.reading(path):
                 if not self.views.problem(path.name.partition("-")[0]):
                     if made:
-                        self._evict()
+                        self._evict(path)
                     names = tuple(each.collection for each in available)
                     yield OpenSources(
                         path,

@@ -13,7 +13,7 @@ import msgspec
 from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, within_window
 from vmrag_link.errors import IndexFailed, NotInitialized, PinMissing, plural, quoted
-from vmrag_link.index import keywords
+from vmrag_link.index import keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.flat_files import quantise
@@ -25,6 +25,7 @@ from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import SourceTree
+from vmrag_link.workspace.sources import require_whole
 from vmrag_link.workspace.worktree import OpenSources
 
 REBUILD = "vmrag sync --rebuild"
@@ -90,13 +91,12 @@ def verify(ws: Workspace, *, ref: str | None = None, files: bool = True) -> Veri
 
 def _verified_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
     try:
-        with ws.reader.view(files=files) as view:
+        with ws.reader.view(files=False) as view:
             yield _compare(ws, view.folder, view.at, fix=REBUILD)
-            if view.sources:
-                yield _compare_files(ws, view.sources, source_tree.in_work_tree(ws))
     except (NotInitialized, PinMissing):
         if not ws.sources.configured:
             raise
+    if files:  # what cannot be read is an error, not an empty index
         with ws.sources.here(stored=ws.stored_collections()) as opened:
             yield _compare_files(ws, opened, source_tree.in_work_tree(ws))
 
@@ -123,7 +123,8 @@ def _together(looked: Sequence[_Comparison]) -> _Comparison:
 
 def _remove(view: Path) -> str:
     """The command after which a view and its segments are made again."""
-    return f"rm -r {' '.join(quoted(each) for each in (view, *_segments(view)))}"
+    paths = [path for path in (view, *_segments(view)) if path not in seal.IN_MEMORY]
+    return f"rm -r {' '.join(map(quoted, paths))}" if paths else REBUILD
 
 
 def _segments(view: Path) -> list[Path]:
@@ -153,6 +154,7 @@ def _compare(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
 def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree | None) -> _Comparison:
     if opened is None or tree is None:
         return _Comparison(())
+    require_whole(opened.unavailable, opened.missing, opened.failed)
     folder, fix = opened.folder, _remove(opened.folder)
     if problem := _damage(folder):
         return _Comparison((problem,), fix=fix)

@@ -1,0 +1,184 @@
+"""A repository that can be read and not written: whatever git can read, vmrag answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import sources
+from tests.support.cli import WITHOUT_RIGHTS, read_only, start
+from tests.support.repos import isolate
+from tests.support.sources import commit
+from tests.support.terminal import Project
+
+pytestmark = pytest.mark.hooks("off")
+
+MOUNTED = (
+    *("unshare", "-m", "sh", "-c"),
+    'mount --bind "$PWD" "$PWD" && mount -o remount,ro,bind "$PWD" && cd "$PWD" && exec "$@"',
+    "sh",
+)
+"""Prefix of a program that sees its working directory on a read-only mount."""
+
+WITHOUT_FILES = (
+    sys.executable,
+    "-c",
+    """import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+os.execvp(sys.argv[1], sys.argv[1:])""",
+)
+"""Prefix of a program that can write no byte to a file."""
+
+COMMANDS = (
+    "query zebra",
+    "query zebra --mode keyword --json",
+    "query 'three four' --budget 400",
+    "query zebra --at HEAD~1",
+    "list",
+    "list --collection docs --json",
+    "grep three",
+    "show docs/page.md",
+    "show note.md",
+    "diff",
+    "diff HEAD~1",
+    "status",
+    "sources",
+    "fingerprint",
+    "log",
+    "log docs/page.md",
+    "blame docs/page.md",
+    "verify",
+    "path",
+    "remote",
+)
+
+TOOLS = """
+import json
+from pathlib import Path
+from tests.support.mcp import Tools
+tools = Tools(Path.cwd())
+calls = {
+    "search_documents": {"query": "zebra"}, "read": {"name": "docs/page.md"}, "grep": {"pattern": "three"},
+    "history": {"name": "docs/page.md"}, "status": {}, "chroma_list_collections": {}, "get_sync_status": {},
+    "chroma_get_documents": {"collection_name": "docs"},
+    "chroma_query_documents": {"collection_name": "docs", "query_texts": ["zebra"]},
+}
+print(json.dumps({name: tools(name, **arguments) for name, arguments in calls.items()}))
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    """Sources that were never indexed, an edited file, and a knowledge base with one document."""
+    isolate(monkeypatch, tmp_path / "home")
+    made = sources.sourced_project(tmp_path / "work")
+    made.vmrag("init", "--no-hooks")
+    made.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
+    made.vmrag("commit", "-m", "note")
+    commit(made, "with a note", **{"docs/zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+    made.write("docs/page.md", "# Page\n\nAn edited text about a zebra.\n\nthree\n")
+    return made
+
+
+@contextlib.contextmanager
+def unwritable(project: Project, way: str) -> Iterator[tuple[str, ...]]:
+    """Yield the prefix of programs that cannot write to the project."""
+    if way == "mount":
+        if subprocess.run([*MOUNTED, "true"], cwd=project.top, capture_output=True, check=False).returncode:
+            pytest.skip("a read-only mount cannot be made here")
+        yield MOUNTED
+    elif way == "rights":
+        with read_only(project.top):
+            yield WITHOUT_RIGHTS
+    else:
+        yield WITHOUT_FILES
+
+
+PROGRAM = """
+import contextlib, io, json, shlex, sys
+from vmrag_link.cli.main import run
+from vmrag_link.index import seal
+answers = {}
+for line in sys.argv[1:]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = run(shlex.split(line))
+    answers[line] = (code, out.getvalue())
+    for folder in list(seal.IN_MEMORY):
+        from vmrag_link.index import storage
+        storage.forget_in_memory(folder)
+print(json.dumps(answers))
+"""
+
+
+def run_commands(project: Project, prefix: tuple[str, ...], *lines: str) -> dict[str, tuple[int, str]]:
+    """Code and output of each command."""
+    done = start(project, *lines, program=(*prefix, sys.executable, "-c", PROGRAM)).done()
+    assert done.code == 0, done
+    return {line: (code, text) for line, (code, text) in done.json.items()}
+
+
+@pytest.mark.parametrize("way", ["mount", "rights", "limit"])
+def test_commands_answer_alike_where_nothing_can_be_written(project, way):
+    with unwritable(project, way) as prefix:
+        answers = run_commands(project, prefix, *COMMANDS)
+        assert not list(project.own.glob("tree/*")), "nothing was remembered"
+    wanted = run_commands(project, (), *COMMANDS)
+    assert {line: each for line, each in answers.items() if each != wanted[line]} == {}
+    assert "edited text" in answers["query zebra"][1]
+
+
+@pytest.mark.parametrize("way", ["mount", "rights"])
+def test_tools_answer_alike_where_nothing_can_be_written(project, way, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(pytest.importorskip("tests").__path__[0] + "/.."))
+    program = (sys.executable, "-c", TOOLS)
+    with unwritable(project, way) as prefix:
+        answers = start(project, program=(*prefix, *program)).done().json
+    assert answers == start(project, program=program).done().json
+
+
+@pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])
+def test_query_answers_whatever_is_missing_in_a_read_only_repository(project, state):
+    text = "otters"
+    if state == "nothing set up":
+        commit(project, "forget", **{".vmrag.yaml": None, ".dolt-version": None})
+    if state in ("nothing set up", "no knowledge base here"):
+        subprocess.run(["rm", "-r", project.shared], check=True)
+        text = "zebra"
+    if state == "no index":
+        project.forget_indexes()
+    if state == "no working copy":
+        project.put("otter.md", "# Otter\n\nOtters swim.\n", collection="notes")
+        subprocess.run(["rm", "-r", project.shared / "uncommitted"], check=True)
+    with unwritable(project, "rights") as prefix:
+        answers = run_commands(project, prefix, f"query {text} --json", "fingerprint --verify")
+    code, answer = answers[f"query {text} --json"]
+    assert code == 0, answer
+    best = json.loads(answer)["results"][0]["doc_id"]
+    assert best == {"no index": "note.md", "no working copy": "otter.md"}.get(state, "docs/zebra.md"), answer
+    code, answer = answers["fingerprint --verify"]
+    assert (code, "and 0 files" in answer) == (0, False), answer
+
+
+def test_memory_holds_only_the_latest_index_of_files(project, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(pytest.importorskip("tests").__path__[0] + "/.."))
+    script = """
+from pathlib import Path
+from tests.support.mcp import Tools
+from vmrag_link.index import seal
+tools = Tools(Path.cwd())
+for number in range(5):
+    Path("docs/page.md").write_text(f"# Page\\n\\nNumber {number} is about a walrus.\\n")
+    found = tools("search_documents", query="walrus")
+    assert f"Number {number}" in found["passages"][0]["text"], found
+print(len(seal.IN_MEMORY))
+"""
+    with read_only(project.top / ".git"):
+        done = start(project, program=(*WITHOUT_RIGHTS, sys.executable, "-c", script)).done()
+    assert done.code == 0, done
+    assert int(done.out) <= 4, done
