@@ -757,6 +757,26 @@ def _no_folder(paths: Sequence[Path]) -> FileFailed | None:
     return in_the_way(blocking[0], "no folder, and has to be one") if blocking else None
 
 
+SQLITE_PATH_BYTES, DOLTLITE_PATH_BYTES = 503, 511
+"""Bytes of the longest path that each opens. SQLite adds 8 for a journal."""
+
+
+def is_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> bool:
+    """Whether a database cannot be opened at this path."""
+    return len(os.fsencode(path)) > most
+
+
+def path_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> FileFailed:
+    """`path`: that of a database."""
+    top, inside, _ = str(path).partition("/.git/")
+    where = quoted(top) if inside else "REPOSITORY"
+    return FileFailed(
+        f"the path {path} has {len(os.fsencode(path))} bytes, and a database cannot have a path of more than {most}",
+        hint=f"Move the repository to a shorter path, such as: mv {where} ~/",
+        path=str(path),
+    )
+
+
 def set_aside(path: Path | str) -> str:
     """The command that moves something of ours that cannot be read out of the way, and keeps it."""
     return f"mv {quoted(path)} {quoted(f'{path}.damaged')}"

@@ -182,3 +182,44 @@ print(len(seal.IN_MEMORY))
         done = start(project, program=(*WITHOUT_RIGHTS, sys.executable, "-c", script)).done()
     assert done.code == 0, done
     assert int(done.out) <= 4, done
+
+
+# -- paths that SQLite cannot open
+
+
+def deep_folder(folder, length: int):
+    """A path of so many bytes below a folder."""
+    while len(str(folder)) + 1 < length:
+        folder = folder / ("d" * min(100, length - len(str(folder)) - 1))
+    return folder
+
+
+@pytest.mark.parametrize("length", [450, 470])
+def test_query_answers_in_a_repository_with_a_long_path(tmp_path, monkeypatch, length):
+    isolate(monkeypatch, tmp_path / "home")
+    made = sources.sourced_project(deep_folder(tmp_path / "long", length))
+    made.vmrag("init", "--no-hooks")
+    made.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
+    made.vmrag("commit", "-m", "note")
+    found = made.ask("query", "otters", "--mode", "keyword")["results"]
+    assert [each["doc_id"] for each in found] == ["note.md"]
+    assert made.ask("query", "three four")["results"][0]["doc_id"] == "docs/page.md"
+    assert made.vmrag("fingerprint", "--verify").code == 0
+    sent = length < 460
+    assert ("cannot have a path" in made.vmrag("status", code=None).out) is not sent
+    assert ("PATH_TOO_LONG" in made.vmrag("doctor", code=None).out) is not sent
+    made.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    made.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    pushed = made.vmrag("push", code=None)
+    assert pushed.code == (0 if sent else 3), pushed
+    if not sent:
+        assert "cannot have a path of more than 511" in pushed.err
+        assert f"mv {made.top} ~/" in pushed.err
+
+
+def test_init_names_the_reason_if_the_path_is_too_long_for_a_knowledge_base(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    made = sources.sourced_project(deep_folder(tmp_path / "long", 520))
+    assert "cannot have a path of more than 511" in made.vmrag("init", "--no-hooks", code=3).err
+    assert made.ask("query", "three four")["results"][0]["doc_id"] == "docs/page.md"
+    assert "cannot have a path of more than 511" in made.vmrag("status", code=None).out

@@ -27,7 +27,7 @@ import msgspec
 
 from vmrag_link import extras
 from vmrag_link.chroma import DATABASE_FILE
-from vmrag_link.errors import IndexExtraMissing, IndexFailed, LimitTooLow, no_space
+from vmrag_link.errors import IndexExtraMissing, IndexFailed, LimitTooLow, is_too_long, no_space, path_too_long
 from vmrag_link.index.metadata import MetadataValue
 from vmrag_link.models import Distance, Record
 
@@ -87,6 +87,9 @@ def open_store(folder: Path) -> ChromaStore:
     """
     require_supported()
     require_room()
+    if is_too_long(folder / DATABASE_FILE):
+        error = path_too_long(folder / DATABASE_FILE)
+        raise IndexFailed(error.message, hint=error.hint)
     return ChromaStore(folder)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.chroma.bindings import ChromaStore, StoredRow, open_store
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import IndexFailed, is_too_long, path_too_long
 from vmrag_link.index import flat_files, seal
 from vmrag_link.index.metadata import MetadataValue, chroma_name, chunk_id, document_metadata, parse_chunk_id, place
 from vmrag_link.index.reader import IndexReader
@@ -105,6 +105,8 @@ def difference(
     documents' rows; the others are compared whole. `between` is called from time to time; what it
     raises ends the comparison.
     """
+    if is_too_long(store / DATABASE_FILE):
+        return path_too_long(store / DATABASE_FILE).message
     try:
         if only is None and (found := _structure(store / DATABASE_FILE)):
             return found

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from vmrag_link import locks, permissions
 from vmrag_link.embedding import cache_table as table
-from vmrag_link.errors import Busy, FileFailed, plural
+from vmrag_link.errors import Busy, FileFailed, is_too_long, path_too_long, plural
 from vmrag_link.progress import Progress
 
 BUSY_SECONDS = 30.0
@@ -118,6 +118,8 @@ class CacheFile:
                 hint="Wait for the other command to finish and run this one again.",
                 path=str(self._path),
             )
+        if code == sqlite3.SQLITE_CANTOPEN and is_too_long(self._path):
+            return path_too_long(self._path)
         return FileFailed(
             f"The embedding cache {self._path} failed: {error}.",
             hint="Check free space and permissions of its folder; the file can be deleted while no command runs.",

@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vmrag_link import permissions
+from vmrag_link.errors import is_too_long
 from vmrag_link.index import seal
 from vmrag_link.paths import write_atomically
-
-LONGEST_NAME = 503
-"""Bytes of a path that SQLite opens: 512 less what it adds for a journal."""
 
 
 class MemoryFolder:
@@ -158,7 +156,7 @@ def connect(path: Path, *, frozen: bool) -> sqlite3.Connection:
     """
     if kept := _FOLDERS.get(path.parent):
         return kept.connect(path.name)
-    if len(os.fsencode(path)) > LONGEST_NAME:
+    if is_too_long(path):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         if frozen:
             try:
@@ -180,5 +178,5 @@ def read_database(path: Path) -> bytes:
 
 def save(path: Path, connection: sqlite3.Connection) -> None:
     """Write a finished database to its file, if SQLite cannot do that."""
-    if path.parent not in _FOLDERS and len(os.fsencode(path)) > LONGEST_NAME:
+    if path.parent not in _FOLDERS and is_too_long(path):
         path.write_bytes(connection.serialize())

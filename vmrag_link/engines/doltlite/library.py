@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from vmrag_link import extras
-from vmrag_link.errors import Busy, EngineFailed, EngineUnwritable, LimitExceeded, VmragError
+from vmrag_link.errors import (
+    DOLTLITE_PATH_BYTES,
+    Busy,
+    EngineFailed,
+    EngineUnwritable,
+    LimitExceeded,
+    VmragError,
+    is_too_long,
+    path_too_long,
+)
 
 VERSION = "0.51.3"
 """The one version whose storage format this program knows; the format is beta."""
@@ -154,7 +163,7 @@ def _has_glibc() -> bool:
         return False
 
 
-READ_ONLY, FULL = 8, 13
+READ_ONLY, FULL, CANNOT_OPEN = 8, 13, 14
 FETCH_AGAIN = "Move the file aside (what was not pushed is only in there), then: vmrag clone"
 
 _SENTENCES = {
@@ -171,7 +180,10 @@ _SENTENCES = {
         "The disk is full: the knowledge base {path} could not be written, nothing of this change was stored.",
         "Make room on that disk ('vmrag gc --apply' removes what can be built again), then run the command again.",
     ),
-    14: ("The knowledge base {path} cannot be opened.", "Check that it exists and that you may read its folder."),
+    CANNOT_OPEN: (
+        "The knowledge base {path} cannot be opened.",
+        "Check that it exists and that you may read its folder.",
+    ),
     TOO_BIG: (
         "A document is larger than `limits.document_mb` allows, which counts for what is read, too.",
         "Split the document; or, if it is meant to be so large: git config vmrag.limits.document-mb 500",
@@ -190,6 +202,8 @@ def failure(code: int, message: str, path: Path) -> VmragError:
             hint="Wait for it to finish and run the command again.",
             **details,
         )
+    if primary == CANNOT_OPEN and is_too_long(path, most=DOLTLITE_PATH_BYTES):
+        return path_too_long(path, most=DOLTLITE_PATH_BYTES)
     if primary in _SENTENCES:
         sentence, hint = _SENTENCES[primary]
         kind = (

@@ -14,6 +14,7 @@ from pathlib import Path
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import too_large
 from vmrag_link.errors import (
+    DOLTLITE_PATH_BYTES,
     AuthenticationFailed,
     EngineFailed,
     RemoteDamaged,
@@ -23,6 +24,8 @@ from vmrag_link.errors import (
     RemoteRejected,
     RemoteUnreachable,
     VmragError,
+    is_too_long,
+    path_too_long,
 )
 from vmrag_link.paths import require_space
 
@@ -183,6 +186,8 @@ def _remotely(connection: Connection, url: str, sql: str, *args: str, check: Cal
     try:
         connection.execute_long(sql, args, check=check)
     except EngineFailed as error:
+        if (file := file_of(url)) and is_too_long(file, most=DOLTLITE_PATH_BYTES):
+            raise path_too_long(file, most=DOLTLITE_PATH_BYTES) from error
         raise _failure(error, url) from error
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Literal
 
 from vmrag_link import env
-from vmrag_link.errors import VmragError, first_of, plural
+from vmrag_link.errors import DOLTLITE_PATH_BYTES, FileFailed, VmragError, first_of, is_too_long, path_too_long, plural
 from vmrag_link.git import hooks, plumbing
 from vmrag_link.git.hooks import MissingHooks
 from vmrag_link.models import Record
@@ -16,6 +16,7 @@ from vmrag_link.workspace import Workspace
 
 _EFFECT = {"pre-push": "a push takes no knowledge along", "post-checkout": "a checkout does not move it"}
 _NAMED = 3
+_SOME_REMOTE = "git-0123456789abcdef/remote.doltlite"
 
 
 class Caution(Record, frozen=True):
@@ -48,6 +49,15 @@ def unsent(ws: Workspace) -> tuple[UnpushedPin, ...]:
 
 def _pins_knowledge(ws: Workspace) -> bool:
     return ws.initialized and plumbing.pin_bytes(ws.places) is not None
+
+
+def check_path_length(ws: Workspace) -> FileFailed | None:
+    """Return an error if the path of the repository is too long for the copies of remotes."""
+    copy = ws.places.remotes / _SOME_REMOTE
+    if not is_too_long(copy, most=DOLTLITE_PATH_BYTES):
+        return None
+    error = path_too_long(copy, most=DOLTLITE_PATH_BYTES)
+    return FileFailed(f"Documents cannot be pushed or fetched here: {error.message}.", hint=error.hint)
 
 
 def missing_hooks(ws: Workspace) -> Caution | None:

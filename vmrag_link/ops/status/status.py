@@ -24,7 +24,7 @@ from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
-from vmrag_link.ops.status.cautions import cautions
+from vmrag_link.ops.status.cautions import cautions, check_path_length
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
 from vmrag_link.ops.system import relocation
 from vmrag_link.paths import PIN_NAME
@@ -167,7 +167,9 @@ def _accept(finding: PinFinding) -> str:
 
 
 def _warnings(ws: Workspace) -> list[str]:
-    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings]
+    error = check_path_length(ws)
+    too_long = [f"warning: {error.message} {error.hint}"] if error else []
+    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings] + too_long
 
 
 def _files_answer(ws: Workspace) -> list[str]:

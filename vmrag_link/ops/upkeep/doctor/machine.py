@@ -26,6 +26,7 @@ from vmrag_link.git import refs, sidecar_repo
 from vmrag_link.git.run import git, until_unlocked
 from vmrag_link.index.directories import BUILDING
 from vmrag_link.index.views import segments_of
+from vmrag_link.ops.status.cautions import check_path_length
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.paths import Places, require_folders, size_of
@@ -113,6 +114,8 @@ def _check_disk(ws: Workspace) -> Iterator[Finding]:
     yield from _check_rights(ws)
     yield from _check_writable(ws)
     yield from _check_room(ws)
+    if error := check_path_length(ws):
+        yield Finding("PATH_TOO_LONG", "warning", error.message, error.hint)
 
 
 def _check_folders(ws: Workspace) -> Iterator[Finding]:
