@@ -273,6 +273,15 @@ def read_regular(path: Path, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def read_recorded_path(file: Path) -> Path | None:
+    """Return the absolute path that a file of ours holds; None for a missing or damaged file."""
+    try:
+        data = file.read_bytes().removesuffix(b"\n")
+    except OSError:
+        return None
+    return Path(os.fsdecode(data)) if data.startswith(b"/") and b"\0" not in data else None
+
+
 def what_it_is(path: Path) -> str:
     """`a link to TARGET`, `a folder`, `a named pipe` and so on; empty for a file, and for what is
     not there.

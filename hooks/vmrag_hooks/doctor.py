@@ -18,7 +18,7 @@ from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, read_recorded_path
 from vmrag_link.settings import HookPlace
 from vmrag_link.workspace import Workspace
 
@@ -196,10 +196,8 @@ def interpreter(ws: Workspace) -> Iterator[Finding]:
 
 
 def _recorded_interpreter(places: Places) -> str | None:
-    try:
-        return os.fsdecode(places.interpreter.read_bytes().removesuffix(b"\n")) or None
-    except FileNotFoundError:
-        return None
+    path = read_recorded_path(places.interpreter)
+    return str(path) if path else None
 
 
 def _usable(places: Places) -> str | None:

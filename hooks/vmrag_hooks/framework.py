@@ -17,7 +17,7 @@ from vmrag_hooks import installer, shims
 from vmrag_hooks.boundary import guarded
 from vmrag_link import env, permissions, proc
 from vmrag_link.git import plumbing, sidecar_repo
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, read_recorded_path
 
 
 def check() -> bool:
@@ -79,10 +79,8 @@ def _has_interpreter(places: Places) -> bool:
 
     The shim's second choice, the Python on PATH, would be the framework's.
     """
-    try:
-        return os.access(places.interpreter.read_text().removesuffix("\n"), os.X_OK)
-    except FileNotFoundError:
-        return False
+    path = read_recorded_path(places.interpreter)
+    return path is not None and os.access(path, os.X_OK)
 
 
 HOOKS: Mapping[str, Callable[[], bool]] = {"check": check, "push": push, "sync": sync}

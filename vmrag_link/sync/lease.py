@@ -15,7 +15,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.errors import BranchInUse, Busy, quoted
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places, read_recorded_path, write_atomically
 
 NAME_LENGTH = 16
 
@@ -26,10 +26,8 @@ def holder(places: Places, symbolic: str) -> Path | None:
     """
     if not (places.common / "worktrees").is_dir():
         return None
-    try:
-        recorded = Path(os.fsdecode(_file(places, symbolic).read_bytes()))
-    except FileNotFoundError:
-        recorded = places.common  # before there was a second one, the main work tree wrote nothing down
+    # Before there was a second one, the main work tree wrote nothing down.
+    recorded = read_recorded_path(_file(places, symbolic)) or places.common
     if recorded == places.git_dir or os.fsencode(symbolic) not in _stands_on(places._replace(git_dir=recorded)):
         return None
     return recorded
@@ -55,8 +53,9 @@ def sweep(places: Places) -> None:
         return
     with contextlib.suppress(Busy), locks.exclusive(places.locks / "leases.lock", purpose="sweep leases", timeout=0):
         for path in folder.glob("[0-9a-f]" * NAME_LENGTH):
-            recorded = places._replace(git_dir=Path(os.fsdecode(path.read_bytes())))
-            if path.name not in map(_name, _stands_on(recorded)):
+            recorded = read_recorded_path(path)
+            branches = _stands_on(places._replace(git_dir=recorded)) if recorded else ()
+            if path.name not in map(_name, branches):
                 path.unlink()
 
 
@@ -110,7 +109,7 @@ def _stands_on(places: Places) -> set[bytes]:
     """The branches that a work tree is on, rebases or bisects, as `refs/heads/…`. Empty for a work
     tree without knowledge.
     """
-    if not places.workspace.exists() or not work_tree(places.git_dir).is_dir():
+    if not os.path.isfile(places.workspace) or not work_tree(places.git_dir).is_dir():  # noqa: PTH113  no error for any path
         return set()
     head = _content(places.git_dir / "HEAD").removeprefix(b"ref: ")
     bisected = os.fsencode(BRANCHES) + _content(places.git_dir / "BISECT_START")

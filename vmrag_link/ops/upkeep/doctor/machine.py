@@ -21,7 +21,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
-from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
+from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted, shortened
 from vmrag_link.git import refs, sidecar_repo
 from vmrag_link.git.run import git, until_unlocked
 from vmrag_link.index.directories import BUILDING
@@ -29,7 +29,7 @@ from vmrag_link.index.views import segments_of
 from vmrag_link.ops.status.cautions import check_path_length
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
-from vmrag_link.paths import Places, require_folders, size_of
+from vmrag_link.paths import Places, read_recorded_path, require_folders, size_of
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
@@ -256,11 +256,13 @@ def _work_trees(places: Places) -> Iterator[Finding]:
 
 def _leases(places: Places) -> Iterator[Finding]:
     for path in sorted((places.shared / "leases").glob("[0-9a-f]" * lease.NAME_LENGTH)):
-        with contextlib.suppress(FileNotFoundError):
-            git_dir = Path(os.fsdecode(path.read_bytes()))
-            if not lease.work_tree(git_dir).is_dir():
-                message = f"A branch's documents are reserved for a work tree that is gone ({git_dir})."
-                yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
+        git_dir = read_recorded_path(path)
+        if git_dir is None:
+            message = "A file that reserves a branch's documents for a work tree is damaged."
+            yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
+        elif not os.path.isdir(git_dir) or not lease.work_tree(git_dir).is_dir():  # noqa: PTH112  no error for any path
+            message = f"A branch's documents are reserved for a work tree that is gone ({shortened(str(git_dir))})."
+            yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
 
 
 def _sweep_leases(ws: Workspace, _: Finding) -> str:
