@@ -17,6 +17,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.ops.checks import commit_check, push_check
 from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.checks.push_check import Push, Ref
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 
 
@@ -93,7 +94,9 @@ def before_commit(index_file: Path | None) -> bool:
 def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
     report = commit_check.check(workspace)
     if report.committed:
-        say(f"committed the documents as {report.committed[:7]}; this commit pins them")
+        done = f"committed the documents as {report.committed[:7]}"
+        again = f"{done} and staged {PIN_NAME} (if git reports 'nothing to commit', run: git commit)"
+        say(again if report.alone else f"{done}; this commit pins them")
     return report.findings
 
 

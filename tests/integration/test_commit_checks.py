@@ -179,6 +179,19 @@ def test_uncommitted_documents_are_committed_along_where_that_is_asked_for(coded
     assert coded.status()["state"] == "in_sync"
 
 
+def test_commit_hook_names_the_next_command_if_git_has_nothing_to_commit(coded):
+    coded.git("reset", "-q", "--hard")
+    coded.put("new.md", "new")
+    before = coded.git("rev-parse", "HEAD")
+    code, lines = commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit")
+    assert (code, coded.git("rev-parse", "HEAD")) == (1, before)
+    assert "this commit pins" not in lines[0]
+    assert lines[0].endswith("and staged .dolt-version (if git reports 'nothing to commit', run: git commit)")
+    assert commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit") == (0, [])
+    assert json.loads(coded.git("show", "HEAD:.dolt-version"))["dolt_commit"] == coded.pinned
+    assert coded.status()["state"] == "in_sync"
+
+
 def test_what_a_commit_hook_reads_of_a_sync_in_the_background_is_said(coded):
     coded.put("new.md", "new")
     background.Watched(background.sync_of(plumbing.locate(coded.top)), print).note("Back: vmrag merge vmrag/wip/main")

@@ -45,6 +45,11 @@ def staged(places: Places, *, index_file: Path | None = None) -> dict[str, str]:
     return {path: blobs[0] for path, blobs in _raw(done) if blobs}
 
 
+def has_staged_changes(places: Places, *, index_file: Path | None = None) -> bool:
+    """Whether the index differs from HEAD."""
+    return bool(_run(places, "diff", "--cached", "--name-only", "-z", "--no-ext-diff", index_file=index_file).stdout)
+
+
 def unstaged(places: Places, path: str, *, index_file: Path | None = None) -> bool:
     """Whether a file is there that is not what the index has, or that git does not track."""
     listed = _run(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)

@@ -53,10 +53,13 @@ class CommitFinding(Record, frozen=True):
 
 
 class CheckReport(Record, frozen=True):
-    """`committed`: the revision that `hooks.on_dirty: commit` has made, pinned and staged."""
+    """`committed`: the revision that `hooks.on_dirty: commit` has made, pinned and staged. `alone`:
+    nothing else was staged, so git may have decided before that there is nothing to commit.
+    """
 
     findings: tuple[CommitFinding, ...]
     committed: str | None = None
+    alone: bool = False
 
 
 def check(ws: Workspace) -> CheckReport:
@@ -69,14 +72,14 @@ def check(ws: Workspace) -> CheckReport:
     only the pin's text is.
     """
     partial = _is_partial(ws.index_file)
-    committed = _commit_documents(ws) if ws.initialized and not partial else None
+    committed, alone = _commit_documents(ws) if ws.initialized and not partial else (None, False)
     staged = pin_merge.staged_pin(ws.places, index_file=ws.index_file)
     findings = _pin(ws, staged, partial=partial)
     if ws.initialized and not committed:
         findings += _uncommitted_documents(ws)
     if ws.initialized and not any(each.blocks for each in findings):
         findings += _unstaged_sources(ws, staged) + _stale(ws, staged)
-    return CheckReport(tuple(findings), committed)
+    return CheckReport(tuple(findings), committed, alone)
 
 
 def _is_partial(index_file: Path | None) -> bool:
@@ -275,9 +278,15 @@ def _under_way(ws: Workspace) -> bool:
     return pin_merge.is_merge(ws.places) or plumbing.busy(ws.places) is not None
 
 
-def _commit_documents(ws: Workspace) -> str | None:
-    """`hooks.on_dirty: commit`: pin the uncommitted documents in the index that is committed."""
+def _commit_documents(ws: Workspace) -> tuple[str | None, bool]:
+    """`hooks.on_dirty: commit`: pin the uncommitted documents in the index that is committed.
+
+    Returns the revision, if one was made, and whether nothing else was staged.
+    """
     if ws.config.hooks.on_dirty != "commit" or _under_way(ws):
-        return None
+        return None, False
     branch = ws.kb_branch()
-    return commit(ws, MESSAGE).revision if branch and branch.dirty else None
+    if not (branch and branch.dirty):
+        return None, False
+    alone = not versions.has_staged_changes(ws.places, index_file=ws.index_file)
+    return commit(ws, MESSAGE).revision, alone
