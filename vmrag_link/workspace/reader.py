@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -237,7 +238,35 @@ class Reader:
 
         Unless it is `whole`, it is derived from the revision's view. `changed`: as
         `Indexer.update`. `alter` changes in it what the texts do not decide.
+
+        Documents are planned, read and counted one after the other. If another process writes in
+        between, the numbers differ, and the copy is made again. Raises `Busy` if that goes on.
         """
+        deadline = time.monotonic() + self._ws.settings.lock_timeout
+        while True:
+            stamp = self._ws.engine.stamp()
+            try:
+                self._make_copy(folder, branch, revision, whole=whole, changed=changed, alter=alter)
+            except IndexFailed as error:
+                if self._ws.engine.stamp() == stamp:
+                    raise
+                if time.monotonic() >= deadline:
+                    raise _restless("this work tree") from error
+                changed = None
+            else:
+                return
+
+    def _make_copy(
+        self,
+        folder: Path,
+        branch: str,
+        revision: str,
+        *,
+        whole: bool,
+        changed: frozenset[tuple[str, str]] | None,
+        alter: Callable[[Draft], None],
+    ) -> None:
+        """As `update_copy`, once."""
         from vmrag_link.index.draft import Draft
 
         with contextlib.ExitStack() as held:

@@ -12,7 +12,7 @@ import msgspec
 
 from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, within_window
-from vmrag_link.errors import IndexFailed, NotInitialized, PinMissing, plural, quoted
+from vmrag_link.errors import Busy, IndexFailed, NotInitialized, PinMissing, plural, quoted
 from vmrag_link.index import keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
@@ -34,6 +34,9 @@ BATCH = 5000
 
 FILES_AT_ONCE = 500
 """Whose texts are in memory."""
+
+ATTEMPTS = 5
+"""How often the index is compared again because other processes write."""
 
 WHOLE = 100
 """Percent of the files."""
@@ -91,14 +94,24 @@ def verify(ws: Workspace, *, ref: str | None = None, files: bool = True) -> Veri
 
 def _verified_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
     try:
-        with ws.reader.view(files=False) as view:
-            yield _compare(ws, view.folder, view.at, fix=REBUILD)
+        yield _compare_working(ws)
     except (NotInitialized, PinMissing):
         if not ws.sources.configured:
             raise
     if files:  # what cannot be read is an error, not an empty index
         with ws.sources.here(stored=ws.stored_collections()) as opened:
             yield _compare_files(ws, opened, source_tree.in_work_tree(ws))
+
+
+def _compare_working(ws: Workspace) -> _Comparison:
+    """Compare the index that answers here. While other processes write, look again."""
+    for _ in range(ATTEMPTS):
+        stamp = ws.engine.stamp()
+        with ws.reader.view(files=False) as view:
+            found = _compare(ws, view.folder, view.at, fix=REBUILD)
+        if not found.problems or ws.engine.stamp() == stamp:
+            return found
+    raise Busy("Other processes write documents while they are compared.", hint="Run the command again.")
 
 
 def _verified_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator[_Comparison]:
