@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vmrag_hooks.boundary import guarded
 from vmrag_link import env, permissions, proc
+from vmrag_link.errors import VmragError
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
@@ -44,12 +45,21 @@ def main() -> None:
 def _sync(places: Places, log: logging.Logger) -> None:
     watched = Watched(background.sync_of(places), log.info)
     failed: list[str] = []
-    guarded(lambda: _reconcile(places, watched, log), say=failed.append)
+    codes: list[str] = []
+
+    def reconcile() -> None:
+        try:
+            _reconcile(places, watched, log)
+        except VmragError as error:
+            codes.append(error.code)
+            raise
+
+    guarded(reconcile, say=failed.append)
     if not places.git_dir.is_dir():
         return  # `git worktree remove`
     if failed:
         log.error("failed: %s", failed[0])
-        watched.failed(failed[0])
+        watched.failed(failed[0], *codes)
     else:
         watched.succeeded()
 

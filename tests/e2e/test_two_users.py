@@ -291,21 +291,6 @@ def test_knowledge_that_nobody_pushed_is_missed_and_found_when_it_is_there(world
     assert_alike(ada, bob)
 
 
-def test_what_nobody_has_is_not_asked_for_again_with_every_query(world):
-    ada, bob = world.ada, world.join("bob")
-    bob.vmrag("install")
-    ada.write_document("late.md", "Ada forgot to push this.")
-    ada.git("push", "-q", "--no-verify")
-    bob.git("pull", "-q")
-    bob.vmrag("query", "certificates")
-    ada.vmrag("push")
-    assert not bob.ask("query", "certificates")["kb"]["in_sync"]
-    note = bob.shared / "remotes" / "unreached.json"
-    tried = json.loads(note.read_text())
-    note.write_text(json.dumps(tried | {"at": tried["at"] - 60}))
-    assert bob.ask("query", "certificates")["kb"]["in_sync"]
-
-
 @pytest.mark.parametrize("how", ["checkout", "pull"])
 @pytest.mark.sample(1)
 def test_git_does_not_wait_for_a_slow_network(world, how):

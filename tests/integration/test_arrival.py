@@ -140,6 +140,32 @@ def test_who_asks_for_it_is_not_put_off(world, bob, command):
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 
+def assert_asked_again(world: World, command: str) -> None:
+    """Ask a remote that did not have the revision, and now does."""
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    ada.write_document("late.md", "Ada forgot to push this.")
+    ada.git("push", "-q", "--no-verify")
+    bob.git("pull", "-q")
+    bob.vmrag("query", "certificates")
+    missing = bob.vmrag("status", code=1).out
+    assert missing.count("The remote does not have it either") == 1, missing
+    ada.vmrag("push")
+    done = bob.vmrag(*command.split(), code=None)
+    assert "The remote does not have it" not in done.out + done.err, done
+    assert bob.ask("query", "certificates")["kb"]["in_sync"]
+
+
+@pytest.mark.parametrize("command", ["status", "query certificates", "list"])
+def test_command_asks_the_remote_again_if_it_did_not_have_the_revision(world, command):
+    assert_asked_again(world, command)
+
+
+@pytest.mark.hooks("on")
+def test_status_names_a_missing_revision_once_after_a_sync_in_the_background(world):
+    assert_asked_again(world, "status")
+
+
 # -- what fetch says next
 
 

@@ -39,11 +39,12 @@ def command(invocation: Invocation) -> int:
     files differ from the documents that were imported from them, which files of sources differ from
     HEAD, and what is not pushed.
 
-    Exit code 1 if pin, knowledge base and index do not agree. Changes nothing, and asks no network.
+    Exit code 1 if pin, knowledge base and index do not agree. Changes no document, and uses the
+    network only to fetch a pinned revision that the remote did not have before.
     Long lists are cut, so that something of each kind is seen; -v and --json show all.
     """
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
-        report = operation.status(ws, with_changes=True)
+        report = operation.status(ws, with_changes=True, ask_remote=True)
     most = None if invocation.verbosity > 0 else SHOWN
     invocation.emit(report, _lines(report, most))
     return 0 if report.in_sync else FAILED_CHECK

@@ -64,7 +64,8 @@ def chroma_of(places: Places) -> Job:
 class Report(Record, frozen=True):
     """`done` of `total` steps of what the process does.
 
-    When it is gone: `error`, why it gave up; `unsaid`, what a person should know.
+    When it is gone: `error`, why it gave up, and the `code` of that; `unsaid`, what a person should
+    know.
     """
 
     pid: int
@@ -72,6 +73,7 @@ class Report(Record, frozen=True):
     done: int = 0
     total: int = 0
     error: str = ""
+    code: str = ""
     unsaid: tuple[str, ...] = ()
 
 
@@ -191,8 +193,8 @@ class Watched:
         self._report = msgspec.structs.replace(self._report, unsaid=(*self._report.unsaid, sentence))
         self._write()
 
-    def failed(self, reason: str) -> None:
-        self._report = msgspec.structs.replace(self._report, error=reason)
+    def failed(self, reason: str, code: str = "") -> None:
+        self._report = msgspec.structs.replace(self._report, error=reason, code=code)
         self._write()
 
     def succeeded(self) -> None:

@@ -49,8 +49,9 @@ ACCEPTED_KEY = "vmrag.acceptedLoss"
 """In git's configuration, the revisions whose loss a person accepted on this machine."""
 
 RETRY_SECONDS = 60
-"""A remote that could not give a revision is not asked again for this long: a query should not wait
-for a dead network each time.
+"""A remote that could not be reached is not asked again for this long: a query should not wait for
+a dead network each time. Each command asks a remote again that did not have the revision; a server
+waits this long.
 """
 
 
@@ -63,6 +64,11 @@ class _Failure(Record, frozen=True):
     message: str
     hint: str
     cause: str = RemoteUnreachable.code
+
+    @property
+    def answered(self) -> bool:
+        """Whether the remote answered that it does not have the revision."""
+        return self.cause == PinRevisionMissing.code
 
     @property
     def error(self) -> RemoteUnreachable:
@@ -84,7 +90,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
         return cloned
     earlier = None if insist or ws.standing_revision is None else _recent_failure(ws, target.pin)
-    if earlier:
+    if earlier and (ws.unreached or not earlier.answered):
         ws.unreached = earlier.error
         return cloned
     ws.unreached = _fetch(ws, target.pin)
@@ -93,6 +99,14 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     ):  # those asked nobody
         _remember(ws, target.pin, ws.unreached)
     return cloned or ws.unreached is None
+
+
+def ask_again(ws: Workspace) -> None:
+    """Fetch the pinned revision if it is missing because the remote did not have it."""
+    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places)) if ws.initialized else None
+    known = _failure(ws, pin) if pin else None
+    if known and known.answered:
+        bring(ws)
 
 
 def unusable(ws: Workspace, target: Target) -> VmragError:

@@ -5,6 +5,7 @@ Changes nothing but what is remembered of files; needs no index extra.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, enumerated, quoted
+from vmrag_link.errors import IndexFailed, PinMalformed, PinRevisionMissing, RowsInvalid, VmragError, enumerated, quoted
 from vmrag_link.git import history, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
@@ -97,8 +98,13 @@ class StatusReport(Record, frozen=True):
     sources: SourcesStatus | None = None
 
 
-def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
-    """What `vmrag status` shows; `with_changes`, which take time, also what differs."""
+def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = False) -> StatusReport:
+    """What `vmrag status` shows; `with_changes`, which take time, also what differs.
+
+    `ask_remote`: if the remote did not have the pinned revision, ask the remote again.
+    """
+    if ask_remote:
+        lazy_fetch.ask_again(ws)
     head = plumbing.head(ws.places)
     git = GitBlock(head.commit, head.branch)
     files = sources_status(ws) if with_changes else None
@@ -132,7 +138,7 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
         + _uncommitted_pin(ws, target)
         + (_half_merged(ws, git.head) if state != "dropped" else [])
     )
-    reasons += _background(ws, behind) if behind else []
+    reasons += _background(ws, behind, reasons) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.local.state() if ws.binding else None
     server = ws.chroma.sharing.state() if ws.binding and ws.chroma.server else None
@@ -328,7 +334,10 @@ def _half_merged(ws: Workspace, head: str | None) -> list[str]:
     ]
 
 
-def _background(ws: Workspace, report: background.Report) -> list[str]:
+def _background(ws: Workspace, report: background.Report, reasons: Sequence[str]) -> list[str]:
+    """What the background sync reports, without what the `reasons` say as of now."""
+    if report.code == PinRevisionMissing.code or any(report.error.startswith(reason) for reason in reasons):
+        return list(report.unsaid)
     if report.unsaid and not report.error:
         return list(report.unsaid)
     if report.error:
