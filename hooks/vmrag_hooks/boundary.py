@@ -12,6 +12,9 @@ from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.progress import QUIET, Task
 
+ANSWER_SECONDS = 2.0
+"""Seconds to wait for each answer of a Dolt server, which may hang."""
+
 
 class TooMuch(Exception):
     """A sync would take longer than git should wait."""

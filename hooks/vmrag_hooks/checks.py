@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from vmrag_hooks import shims
-from vmrag_hooks.boundary import Notes, guarded, say
+from vmrag_hooks.boundary import ANSWER_SECONDS, Notes, guarded, say
 from vmrag_link.errors import LockError, RemoteUnreachable, ServerUnreachable
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks import commit_check, push_check
@@ -83,7 +83,7 @@ def _commit(name: str) -> str | None:
 def before_commit(index_file: Path | None) -> bool:
     """Whether the pin that is to be committed stops the commit."""
     notes = Notes()
-    workspace = Workspace.open(Path.cwd(), notes, index_file=index_file)
+    workspace = Workspace.open(Path.cwd(), notes, answer_seconds=ANSWER_SECONDS, index_file=index_file)
     try:
         return _is_blocked(workspace, lambda: _check_commit(workspace))
     finally:
@@ -104,7 +104,7 @@ def before_push(push: Push) -> bool:
     """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or
     could not go along.
     """
-    workspace = Workspace.open(Path.cwd(), Notes())
+    workspace = Workspace.open(Path.cwd(), Notes(), answer_seconds=ANSWER_SECONDS)
     try:
         return _is_blocked(workspace, lambda: _check_push(workspace, push))
     except (LockError, RemoteUnreachable, ServerUnreachable) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmrag_hooks.boundary import Notes, TooMuch, guarded, say
+from vmrag_hooks.boundary import ANSWER_SECONDS, Notes, TooMuch, guarded, say
 from vmrag_link.git.hook_config import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
@@ -55,7 +55,7 @@ def follow(directory: Path) -> None:
 
 
 def _follow(directory: Path, notes: Notes) -> list[str]:
-    workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE)
+    workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE, answer_seconds=ANSWER_SECONDS)
     try:
         if not workspace.initialized or workspace.config.hooks.sync == "off":
             return []

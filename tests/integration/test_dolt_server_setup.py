@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import subprocess
+import threading
+import time
 
 import pytest
 
@@ -211,16 +214,18 @@ def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, f
     server, _ = encrypted
     stranger, *_ = signed_certificate(tmp_path, "stranger", "127.0.0.1")
     for authorities in ("", str(stranger)):
-        with pytest.raises(ServerUnreachable, match=r"(?i)certificate"):
+        with pytest.raises(ServerUnreachable, match=r"(?i)certificate") as refused:
             create(folder, server.access("unsound", tls=True, authorities=authorities))
+        assert "git config vmrag.dolt.authorities" in refused.value.hint
 
 
 def test_a_certificate_for_another_address_is_not_this_servers(tmp_path, folder):
     authority, certificate, key = signed_certificate(tmp_path, "elsewhere", "127.0.0.2")
     server = DoltServer(tmp_path / "databases", settings=f"  tls_cert: {certificate}\n  tls_key: {key}\n")
     server.start()
-    with pytest.raises(ServerUnreachable, match=r"(?i)certificate"):
+    with pytest.raises(ServerUnreachable, match=r"(?i)certificate") as refused:
         create(folder, server.access("kb", tls=True, authorities=str(authority)))
+    assert refused.value.hint.startswith("use a host name that the server's certificate has")
     server.stop()
 
 
@@ -229,6 +234,29 @@ def test_a_server_that_demands_encryption_says_so_to_who_does_not_encrypt(encryp
     with pytest.raises(EngineFailed) as refused:
         create(folder, server.access("plain"))
     assert server.password not in str(refused.value.to_dict())
+    assert "git config vmrag.dolt.tls true" in refused.value.hint
+
+
+def test_hint_names_settings_of_server_without_encryption(dolt_server, folder):
+    with pytest.raises(ServerUnreachable) as refused:
+        create(folder, dolt_server.access("kb", tls=True))
+    assert "listener.tls_cert" in refused.value.hint
+
+
+def test_hint_names_read_only_server(tmp_path, folder):
+    databases = tmp_path / "databases"
+    server = DoltServer(databases)
+    server.start()
+    create(folder, server.access("kb")).close()
+    server.stop()
+    server.settings = "behavior:\n  read_only: true\n"
+    server.start()
+    engine = DoltEngine.open(folder, access=server.access())
+    with pytest.raises(EngineFailed) as refused:
+        engine.create_branch("main", root(engine))
+    engine.close()
+    server.stop()
+    assert refused.value.hint.startswith("the server is read-only")
 
 
 def test_a_file_without_certificates_is_named(encrypted, folder, tmp_path):
@@ -339,6 +367,65 @@ def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_ser
     project.vmrag("add", "-", "--collection", "handbook", "--id", "new", stdin="New.", code=3)
     project.vmrag("commit", "-m", "nothing", code=3)
     project.vmrag("status", code=3)
+
+
+def hanging_proxy(stack, port, statements):
+    """Serve a port that forwards to another one, and stops answering after so many messages of a
+    client.
+    """
+    listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    made = []
+
+    def forward(source, target, most):
+        count = 0
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                count += 1
+                if most is None or count <= most:
+                    target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                client, server = listening.accept()[0], socket.create_connection(("127.0.0.1", port))
+                made.extend((client, server))
+                threading.Thread(target=forward, args=(client, server, statements), daemon=True).start()
+                threading.Thread(target=forward, args=(server, client, None), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    stack.callback(lambda: [each.close() for each in made])
+    return listening.getsockname()[1]
+
+
+@pytest.mark.hooks("on")
+@pytest.mark.parametrize("statements", [0, 1, 6, 12], ids=lambda number: f"after-{number}")
+def test_hook_gives_up_when_server_hangs(on_own_server, monkeypatch, statements):
+    """It reports that, and the next hook does not ask the server again."""
+    project, server = on_own_server
+    project.git("switch", "-q", "-c", "feature")
+    project.record("more", more="More.")
+    project.vmrag("install")
+    with contextlib.ExitStack() as stack:
+        port = hanging_proxy(stack, server.port, statements)
+        monkeypatch.setenv("VMRAG_DOLT_SERVER", f"127.0.0.1:{port}")
+        begun = time.monotonic()
+        switched = subprocess.run(
+            ["git", "switch", "main"], cwd=project.top, check=True, capture_output=True, text=True
+        )
+        assert "has not answered within 2 seconds" in switched.stderr
+        assert time.monotonic() - begun < 8  # a busy machine starts the hook slowly
+        begun = time.monotonic()
+        committed = subprocess.run(
+            ["git", "commit", "-q", "--allow-empty", "-m", "more"],
+            cwd=project.top,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert "it is asked again 60 s after it" in committed.stderr
+        assert time.monotonic() - begun < 6
+    assert project.git("log", "-1", "--format=%s").strip() == "more"
 
 
 def test_a_server_that_is_silent_is_waited_for_once_a_minute(on_own_server, monkeypatch):

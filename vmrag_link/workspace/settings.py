@@ -43,9 +43,10 @@ class WorkspaceSettings:
     When their file or an agreement has changed, a new object takes its place.
     """
 
-    def __init__(self, places: Places, *, patience: float | None) -> None:
+    def __init__(self, places: Places, *, patience: float | None, answer_seconds: float = 0.0) -> None:
         self._places = places
         self._patience = patience
+        self._answer_seconds = answer_seconds
 
     @cached_property
     def loaded(self) -> Loaded[Config]:
@@ -79,7 +80,12 @@ class WorkspaceSettings:
         """How this machine gets at Dolt."""
         given = self.config.dolt
         named = "dolt.server" in self.loaded.machine
-        return DoltAccess(**msgspec.structs.asdict(given), password=env.dolt_password(), named=named)
+        return DoltAccess(
+            **msgspec.structs.asdict(given),
+            password=env.dolt_password(),
+            named=named,
+            answer_seconds=self._answer_seconds,
+        )
 
     def accepted_remote(self) -> str:
         """`remote`, as far as this person agreed to it.

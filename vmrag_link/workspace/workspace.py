@@ -57,6 +57,7 @@ class Workspace:
         progress: Progress,
         *,
         patience: float | None = None,
+        answer_seconds: float = 0.0,
         index_file: Path | None = None,
         models: dict[ModelChoice, Model] | None = None,
     ) -> None:
@@ -71,6 +72,7 @@ class Workspace:
         self.sources = Sources(self)
         self.files = SourceStore(self)
         self._patience = patience
+        self._answer_seconds = answer_seconds
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
         self._engine: Engine | None = None
         self.reload_settings()
@@ -82,20 +84,28 @@ class Workspace:
         progress: Progress,
         *,
         patience: float | None = None,
+        answer_seconds: float = 0.0,
         index_file: Path | None = None,
         models: dict[ModelChoice, Model] | None = None,
         repair: bool = True,
     ) -> Workspace:
         """The work tree around a directory. `patience`: seconds to wait for locks, instead of
-        `lock_timeout_s`.
+        `lock_timeout_s`. `answer_seconds`: how long each answer of a Dolt server may take; 0: as
+        long as usual.
 
         `index_file`: the index of the git commit whose hook this is. git waits for us, so its lock
         is not waited for. `models`: where loaded models are kept, for callers that open one work
         tree after the other. `repair`: see `plumbing.locate`. Raises `GitRepositoryMissing`,
         `GitConfigInvalid`.
         """
-        places = plumbing.locate(start, repair=repair)
-        return cls(places, progress, patience=patience, index_file=index_file, models=models)
+        return cls(
+            plumbing.locate(start, repair=repair),
+            progress,
+            patience=patience,
+            answer_seconds=answer_seconds,
+            index_file=index_file,
+            models=models,
+        )
 
     def close(self) -> None:
         if self._engine is not None:
@@ -117,7 +127,7 @@ class Workspace:
         """Read the settings again when they are next asked for: their file, or what was agreed to,
         has changed.
         """
-        self.settings = WorkspaceSettings(self.places, patience=self._patience)
+        self.settings = WorkspaceSettings(self.places, patience=self._patience, answer_seconds=self._answer_seconds)
         self.models = Models(self.settings, self._loaded_models)
 
     @property

@@ -31,6 +31,8 @@ class DoltAccess(Record, frozen=True):
     named: bool = True
     tls: bool = False
     authorities: str = ""
+    answer_seconds: float = 0.0
+    """How long each answer of the server may take; 0: as long as usual."""
 
     def __repr__(self) -> str:
         """Without the password: logs of bugs show values."""

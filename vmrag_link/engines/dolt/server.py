@@ -23,7 +23,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import server_socket
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, literal
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, literal, place
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import Busy, ServerUnreachable, quoted
 from vmrag_link.models import Record
@@ -135,6 +135,9 @@ class Server(SqlConnection):
             ]
         return tuple((each["name"], each["hash"]) for each in branches), tuple(working)
 
+    def command(self, statement: str, at: str) -> str:
+        return f"in a client of the server {self._access.server}: USE {place(self._access.database, at)}; {statement};"
+
     def release(self) -> None:
         """A session that holds a lock or a transaction stays."""
         with self._in_use:
@@ -159,6 +162,10 @@ class Server(SqlConnection):
         known = self._session
         try:
             return asked(self._current())
+        except server_socket.ServerSilent as error:
+            if self._folder:
+                _note_silence(self._folder / NAME, self._access, error)
+            raise
         except ServerUnreachable:
             if self._bound or known is None or known is not self._session:
                 raise
@@ -222,11 +229,13 @@ def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
         yield
     except ServerUnreachable as error:
         if time.monotonic() - begun >= LONG_SECONDS:
-            with contextlib.suppress(OSError):  # a courtesy to the next command
-                write_atomically(
-                    note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False
-                )
+            _note_silence(note, access, error)
         raise
+
+
+def _note_silence(note: Path, access: DoltAccess, error: ServerUnreachable) -> None:
+    with contextlib.suppress(OSError):  # a courtesy to the next command
+        write_atomically(note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False)
 
 
 def _require_not_silent(note: Path, access: DoltAccess) -> None:

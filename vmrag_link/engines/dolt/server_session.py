@@ -48,6 +48,7 @@ class ServerSession:
         self._access, self._longest = access, longest
         self._at: str | None = None
         self._logged_in = False
+        self._statement = ""
         self._allowance = Allowance()
         self._mysql = library()
         self._connection = self._prepared()
@@ -89,7 +90,8 @@ class ServerSession:
 
         Raises `EngineError`, and `Busy` for what others changed at the same time.
         """
-        self._allowance.renew(self._longest, LONGEST_STATEMENT)
+        self._statement = statement
+        self._allowance.renew(self._longest, self._at_most(LONGEST_STATEMENT))
         with self._connection.cursor() as cursor:
             self._translated(lambda: cursor.execute(statement))
             return [self._row(each) for each in cursor.fetchall()]
@@ -135,12 +137,12 @@ class ServerSession:
             ) from error
 
     def _log_in(self) -> None:
-        self._allowance.renew(_MOST_AT_LOGIN, LOGIN_SECONDS)
+        self._allowance.renew(_MOST_AT_LOGIN, self._at_most(LOGIN_SECONDS))
         host, port = self._connection.host, self._connection.port
         try:
             plain = server_socket.connect(host, port, self._allowance)
         except OSError as error:
-            raise server_socket.unreachable(self._access, error.strerror or str(error)) from error
+            raise self._failure(server_socket.unreachable(self._access, error.strerror or str(error))) from error
         self._translated(lambda: self._connection.connect(plain))
         self._logged_in = True
 
@@ -154,6 +156,9 @@ class ServerSession:
         if not re.fullmatch(_VERSION, version):
             raise server_socket.other_program(self._access)
         program.require_recent(f"The server {self._access.server}", version)
+
+    def _at_most(self, seconds: float) -> float:
+        return min(seconds, self._access.answer_seconds or seconds)
 
     # -- what is said
 
@@ -181,7 +186,8 @@ class ServerSession:
         """What an error of PyMySQL's says: one without a code is about the protocol."""
         if not isinstance(code, int):
             return server_socket.other_program(self._access)
-        return server_socket.error_of(self._access, code, str(words) or "it has ended", gone=self.ended)
+        words = str(words) or "it has ended"
+        return server_socket.error_of(self._access, code, words, gone=self.ended, statement=self._statement)
 
     def _failure(self, error: VmragError) -> VmragError:
         """The error, or the one of ours that led to it."""
@@ -192,8 +198,9 @@ class ServerSession:
             return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
         if self._allowance.late:
             seconds = f"{self._allowance.granted:.0f} seconds"
-            if not self._logged_in:
-                return server_socket.unreachable(self._access, f"it has not answered within {seconds}")
+            if not self._logged_in or self._access.answer_seconds:
+                self.end()
+                return server_socket.silent(self._access, seconds)
             return StatementGivenUp(f"The server {self._access.server} took longer than {seconds}.")
         return error
 

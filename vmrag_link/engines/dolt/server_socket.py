@@ -7,11 +7,13 @@ unsaid; no password is in any of them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from vmrag_link import terminal_text
@@ -30,18 +32,30 @@ from vmrag_link.errors import (
 _LOGIN_DENIED = 1045
 _CONFLICTS = (1205, 1213)
 _DENIED = (1044, 1142, 1227, 1290, 1370, 1792)
+_READ_ONLY = (1290, 1792)
 _DENIED_WORDS = ("command denied to user", "access denied for user", "read only mode", "read-only mode")
 _GONE = (1040, 1053, 2003, 2006, 2013, 2026)
 _GONE_WORDS = ("this connection can no longer be used",)
 """After a garbage collection that ends sessions."""
 
+_ENCRYPTION_HINTS = {
+    "insecure connections": "encrypt the connection: git config vmrag.dolt.tls true",
+    "mismatch": "use a host name that the server's certificate has: git config vmrag.dolt.server HOST:PORT",
+    "has expired": "ask the server's administrator to renew its certificate",
+    "certificate verify failed": "name the certificate of the authority that signed the server's:"
+    " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
+    "ssl is required": "ask the server's administrator to set listener.tls_cert and listener.tls_key; a server on this"
+    " machine also works without: git config vmrag.dolt.tls false",
+}
+"""What helps if the encryption fails, by words of the reason. The first that fits applies."""
+
 _MOST_SHOWN = 500
 
 
-def error_of(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError:
+def error_of(access: DoltAccess, code: int, words: str, *, gone: bool, statement: str = "") -> VmragError:
     """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes.
 
-    `gone`: the session has ended.
+    `gone`: the session has ended. `statement`: what failed.
     """
     lower = words.lower()
     if code == _LOGIN_DENIED:
@@ -53,7 +67,7 @@ def error_of(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragE
     if code in _DENIED or any(each in lower for each in _DENIED_WORDS):
         return EngineUnwritable(
             f"The server {access.server} does not allow that: {_one_line(words)}.",
-            hint="Ask who runs it for the rights that docs/dolt.md lists.",
+            hint=_remedy(access, code, lower, statement),
             said=words,
         )
     if gone or code in _GONE or any(each in lower for each in _GONE_WORDS):
@@ -61,12 +75,37 @@ def error_of(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragE
     return failure(words)
 
 
+def _remedy(access: DoltAccess, code: int, words: str, statement: str) -> str:
+    """Return what makes a server allow the statement that it denied."""
+    if code in _READ_ONLY or "read only" in words or "read-only" in words:
+        return "the server is read-only; name one that can be written: git config vmrag.dolt.server HOST:PORT"
+    procedure = re.match(r"CALL (dolt_\w+)\(", statement)
+    right = f"EXECUTE ON PROCEDURE {access.database}.{procedure[1]}" if procedure else f"ALL ON {access.database}.*"
+    return f"ask its administrator for this right: GRANT {right} TO '{shortened(access.user)}'@'%'"
+
+
 def unreachable(access: DoltAccess, why: str) -> ServerUnreachable:
     return ServerUnreachable(
         f"The server {access.server} cannot be reached, or has ended the session: {_one_line(why)}.",
-        hint="Ask whether it runs there, then run the command again. The address: git config vmrag.dolt.server",
+        hint=_way_to_reach(why.lower()),
         server=access.server,
     )
+
+
+def _way_to_reach(why: str) -> str:
+    for words, hint in _ENCRYPTION_HINTS.items():
+        if words in why:
+            return hint
+    return "Ask whether it runs there, then run the command again. The address: git config vmrag.dolt.server"
+
+
+class ServerSilent(ServerUnreachable):
+    """The server has not answered in time."""
+
+
+def silent(access: DoltAccess, seconds: str) -> ServerSilent:
+    error = unreachable(access, f"it has not answered within {seconds}")
+    return ServerSilent(error.message, hint=error.hint, **error.details)
 
 
 def lost(access: DoltAccess) -> ServerUnreachable:
@@ -198,13 +237,27 @@ class _Tls(ssl.SSLContext):
 
 
 def connect(host: str, port: int, allowance: Allowance) -> socket.socket:
-    """A connection that is not encrypted yet: MySQL's protocol begins so. Raises `OSError`."""
-    made = socket.create_connection((host, port), timeout=allowance.seconds())
+    """A connection that is not encrypted yet: MySQL's protocol begins so. Raises `OSError`.
+
+    All addresses of the host together get the time that is allowed.
+    """
+    made = _connect_to_any([info[4][:2] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)], allowance)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     plain = _Plain(made.family, made.type, made.proto, fileno=made.detach())
     plain.allowance = allowance
     return plain
+
+
+def _connect_to_any(addresses: Sequence[tuple[Any, ...]], allowance: Allowance) -> socket.socket:
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(address, timeout=allowance.seconds())
+    try:
+        return socket.create_connection(addresses[-1], timeout=allowance.seconds())
+    except TimeoutError:
+        allowance.late = True
+        raise
 
 
 def encryption(authorities: str, allowance: Allowance) -> ssl.SSLContext:
