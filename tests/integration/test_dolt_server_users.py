@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +105,40 @@ def test_who_may_only_read_is_let_read(ada: Project, server: DoltServer, databas
     assert bob.texts() == {"faq.md": "A kettle boils water."}
     assert bob.ask("query", "kettle")["results"]
     bob.vmrag("log")
+
+
+def test_user_leaves_server_with_rights_from_hints(
+    ada: Project, server: DoltServer, database: str, tmp_path: Path
+) -> None:
+    """Also what only other code branches pin is moved."""
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    ada.git("switch", "-q", "-c", "feature")
+    ada.record("second", more="An engine needs copper.")
+    ada.put("more.md", "An engine needs tin.")
+    ada.vmrag("commit", "-m", "third")
+    pinned = ada.git("show", "HEAD:.dolt-version")
+    ada.git("commit", "-q", "-am", "third")
+    ada.git("branch", "-q", "kept", "HEAD~1")
+    ada.git("switch", "-q", "main")
+    copy = f"file://{tmp_path}/copy"
+    ada.vmrag("remote", "--trust", copy)
+    refused = ada.vmrag("migrate", "--to", "doltlite", "--json", code=3).error
+    assert "vmrag push --all REMOTE" in refused["hint"]
+    for _ in range(2):
+        refused = ada.vmrag("push", "--all", copy, "--json", code=3).error
+        right = re.search(r"GRANT EXECUTE ON PROCEDURE \S+ TO \S+", refused["hint"])
+        assert right
+        server.sql(right[0])
+    ada.vmrag("push", "--all", copy)
+    ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
+    bob = Project(tmp_path / "bob")
+    bob.git("fetch", "-q", "origin", "kept")
+    bob.vmrag("remote", "--trust", copy)
+    bob.vmrag("clone", copy)
+    bob.vmrag("migrate", "--to", "doltlite")
+    bob.git("commit", "-q", "-am", "moved")
+    assert pinned
+    for branch, text in {"kept": "An engine needs copper.", "feature": "An engine needs tin."}.items():
+        bob.git("switch", "-q", branch)
+        assert bob.texts()["more.md"] == text

@@ -126,7 +126,7 @@ def _pull_lines(report: PullReport) -> Iterator[str]:
 @click.option(
     "--branch", "branches", multiple=True, metavar="KB-BRANCH", help="Push this one; may be given several times."
 )
-@click.option("--all", "every", is_flag=True, help="Push all KB branches.")
+@click.option("--all", "every", is_flag=True, help="Push all KB branches, and the pins of every git ref.")
 @click.option("--force", is_flag=True, help="Move branches that hold more there, too; what they held stays reachable.")
 @click.option(
     "--delete",

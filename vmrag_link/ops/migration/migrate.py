@@ -22,6 +22,7 @@ from vmrag_link.errors import (
     GitBusy,
     LockError,
     file_failures,
+    first_of,
 )
 from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
@@ -34,6 +35,7 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
 
+_NAMED = 5
 _ATTEMPTS = 5
 """How often what was committed meanwhile is carried, too."""
 
@@ -97,6 +99,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         missing = set(pins) - ws.engine.parents(pins).keys()
         # Who migrated first pins new names, which this run makes.
         wanted, absent = plan_migration(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
+        _note_other_contents(ws, wanted, to)
         if dry_run:
             return msgspec.structs.replace(_planned(ws, to, wanted, size), absent=absent)
         paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
@@ -191,7 +194,18 @@ def _require_own(engine: Engine) -> None:
     if engine.shared:
         raise EngineFailed(
             "The knowledge base is on a Dolt server, which others use: it is not migrated from there.",
-            hint="In a clone without the setting dolt.server: vmrag clone, then vmrag migrate --to doltlite",
+            hint="push a copy that the server can reach: vmrag push --all REMOTE; then, in a clone without the setting"
+            " dolt.server: vmrag clone REMOTE && vmrag migrate --to doltlite",
+        )
+
+
+def _note_other_contents(ws: Workspace, wanted: MigrationPlan, to: EngineName) -> None:
+    """Name what the new engine does not store; the old knowledge base keeps it until `vmrag gc`."""
+    names = ws.engine.other_contents(wanted.revisions) if to != "dolt" else []
+    if names:
+        ws.progress.note(
+            f"warning: {to} does not store the docs and tags of Dolt: {first_of(names, _NAMED)}."
+            " To keep the docs, import them as documents before you migrate: vmrag import."
         )
 
 

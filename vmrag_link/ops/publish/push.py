@@ -55,7 +55,8 @@ class PushReport(Record, frozen=True):
 def push(
     ws: Workspace, remote: str | None = None, *, branches: Sequence[str] = (), every: bool = False, force: bool = False
 ) -> PushReport:
-    """Push HEAD's KB branch, or those named, or all, and every pin of HEAD's history.
+    """Push HEAD's KB branch, or those named, and every pin of HEAD's history; or all branches and
+    pins.
 
     A branch of the remote that stands at a former pin of its code is moved; with `force` any branch
     is. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`,
@@ -67,7 +68,7 @@ def push(
     heads = _heads(ws, branches, every=every)
     wanted = PublishRequest(
         heads,
-        _pins(ws),
+        _pins(ws, every=every),
         force=heads if force else (),
         replace_map=force,
         superseded=functools.partial(_former_pins, ws),
@@ -247,13 +248,17 @@ def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str
     return {name: there[name] for name in (names or ([own.name] if own else []))}
 
 
-def _pins(ws: Workspace) -> list[str]:
-    """The present pin and those of HEAD's history, as far as they are here; newest first."""
+def _pins(ws: Workspace, *, every: bool = False) -> list[str]:
+    """The present pin and those of HEAD's history, or of every ref, as far as they are here; newest
+    first.
+    """
     target = ws.target()
     present = [target.revision] if target.state == "pinned" else []
     head = plumbing.head(ws.places).commit
-    found = _history(ws, head) if head else []
-    return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
+    history = _history(ws, head) if head else []
+    if every:
+        history += [pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False)]
+    return [revision for revision in dict.fromkeys([*present, *history]) if ws.engine.has_revision(revision)]
 
 
 def _former_pins(ws: Workspace, name: str) -> list[str]:
