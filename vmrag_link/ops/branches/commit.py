@@ -11,7 +11,8 @@ import re
 import msgspec
 
 from vmrag_link import clock, locks
-from vmrag_link.engines.base import has_remembered_changes
+from vmrag_link.engines.base import Write, has_remembered_changes
+from vmrag_link.engines.logical import table_implied
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     GitBusy,
@@ -33,6 +34,7 @@ from vmrag_link.ops.documents.import_reports import KnownFilesReport
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
+from vmrag_link.sync.plan import assumed
 from vmrag_link.sync.target import Target, dirty_elsewhere
 from vmrag_link.workspace import Workspace
 
@@ -182,6 +184,7 @@ def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) ->
     assert target.kb_branch is not None  # noqa: S101  commit() has looked
     branch, parent = target.kb_branch.name, target.revision
     changes = ws.engine.count_changes(parent, Working(branch))
+    _create_missing_collections(ws, branch, parent)
     now = clock.now()
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
@@ -202,6 +205,18 @@ def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
         from vmrag_link.merging import replay  # rarely needed
 
         replay.forget(ws.engine, branch)
+
+
+def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None:
+    """Store the collections of documents that another program inserted without one."""
+    if ws.engine.name != "dolt":
+        return  # no other program writes there
+    added = ws.engine.diff_headers(parent, Working(branch)).documents
+    names = {each.key[0] for each in added if each.after and not table_implied(each.key[0])}
+    missing = names.difference(each.name for each in ws.engine.collections(Working(branch)))
+    if missing:
+        rows = [assumed(name, ws.models.of) for name in sorted(missing)]
+        ws.engine.write(branch, Write(put_collections=rows), expected=parent)
 
 
 def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:

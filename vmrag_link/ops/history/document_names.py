@@ -109,8 +109,9 @@ def candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 def _named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     there = [each.name for each in rows.collections(at)]
     for separator in _SEPARATORS:
-        parts = ((each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator))
-        if found := [DocumentName(*each) for each in parts if each[1] and _has(rows, at, *each)]:
+        parts = {(each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator)}
+        parts.add((name.partition(separator)[0], name.partition(separator)[2]))  # its collection may have no row
+        if found := [DocumentName(*each) for each in sorted(parts) if each[1] and _has(rows, at, *each)]:
             return found
     return []
 

@@ -22,6 +22,7 @@ from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
 from vmrag_link.ops.index.index_status import Holdings, differing, read
 from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.sync.plan import collections_at
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import SourceTree
@@ -159,7 +160,7 @@ def _compare(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
         _compare_collection(
             ws, folder, each, ws.engine.documents(at, collection=each.name), with_vectors=each.name not in skipped
         )
-        for each in ws.engine.collections(at)
+        for each in collections_at(ws.engine, at, sorted(held.definitions), ws.models.of).values()
     ]
     return msgspec.structs.replace(_together(looked), documents=len(held.headers), fix=fix)
 

@@ -23,7 +23,7 @@ from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.paths import write_atomically
-from vmrag_link.sync.plan import with_present_model
+from vmrag_link.sync.plan import collections_at, with_present_model
 from vmrag_link.workspace import Moment, ReadableStore, View, Workspace, reasons
 
 Status = Literal["synced", "pending", "error"]
@@ -273,10 +273,10 @@ def read(folder: Path, revision: str, *, current: bool) -> Holdings:
 
 def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
     """Collections that the index and the place hold differently, with the numbers of documents."""
-    wanted = {each.name: each for each in ws.engine.collections(at)}
+    headers = {each.key: each for each in ws.engine.headers(at)}
+    wanted = collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.of)
     anew = {name for name, each in wanted.items() if not held_equally(held, each)}
     numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)
-    headers = {each.key: each for each in ws.engine.headers(at)}
     for key in headers.keys() | held.headers.keys():
         if key[0] in anew or headers.get(key) != held.headers.get(key):
             numbers[key[0]] = numbers.get(key[0], 0) + 1
