@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,19 @@ PARTIAL = "INSERT INTO documents (collection_name, doc_id, content) VALUES ('han
 class Known(Project):
     """A project whose knowledge base other programs reach by `sql`."""
 
+    def __init__(self, top: Path) -> None:
+        super().__init__(top)
+        self.globals: list[str] = []
+
     def sql(self, *statements: str, branch: str = "main") -> None:
+        raise NotImplementedError
+
+    def session(self, *statements: str, branch: str = "main") -> None:
+        """Run statements in one session."""
+        self.sql(*statements, branch=branch)
+
+    def set_global(self, variable: str, value: str) -> None:
+        """Set a global variable of Dolt until the test ends."""
         raise NotImplementedError
 
     def index(self) -> dict[str, str]:
@@ -43,15 +56,25 @@ class _OfProgram(Known):
         for each in statements:
             dolt.run(self.shared / "kb", "--use-db", f"kb/{branch}", "sql", "-q", each)
 
+    def session(self, *statements: str, branch: str = "main") -> None:
+        self.sql("; ".join(statements), branch=branch)
+
+    def set_global(self, variable: str, value: str) -> None:
+        dolt.run(self.shared / "kb", "config", "--local", "--add", f"sqlserver.global.{variable}", value)
+
 
 class _OfServer(Known):
     def sql(self, *statements: str, branch: str = "main") -> None:
         database = self.git("config", "vmrag.dolt.database").strip()
         servers.session_server().sql(f"USE `{database}/{branch}`", *statements)
 
+    def set_global(self, variable: str, value: str) -> None:
+        servers.session_server().sql(f"SET GLOBAL {variable} = {value}")
+        self.globals.append(variable)
+
 
 @pytest.fixture(params=["program", "server"])
-def known(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Known:
+def known(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Known]:
     dolt.require()
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "ada")
@@ -64,7 +87,9 @@ def known(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         made.git("config", "vmrag.dolt.database", servers.database_for(tmp_path))
     made.vmrag("init", "--engine", "dolt", "--no-hooks")
     made.record("first", kettle="The kettle is red.", faq="A frequent question.")
-    return made
+    yield made
+    for variable in made.globals:
+        servers.session_server().sql(f"SET GLOBAL {variable} = DEFAULT")
 
 
 def test_an_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(known: Known) -> None:
@@ -150,6 +175,47 @@ def test_a_hash_alone_that_is_wrong_is_no_change_and_goes_with_the_next_commit(k
         assert _stored(engine, revision, "kettle.md") == content_hash("The kettle is red.")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("dolt_show_system_tables", "1"),
+        ("sql_select_limit", "1"),
+        ("dolt_transaction_commit", "1"),
+        ("dolt_override_schema", "main"),
+        ("gpgsign", "1"),
+    ],
+)
+def test_commands_ignore_global_variable(known: Known, variable: str, value: str) -> None:
+    if isinstance(known, _OfServer) and variable in ("dolt_override_schema", "gpgsign"):
+        pytest.skip("a client of a server cannot set it for other sessions")
+    known.set_global(variable, value)
+    known.record("more", more="More tea.", water="Water boils.")
+    assert known.index() == {
+        "kettle.md": "The kettle is red.",
+        "faq.md": "A frequent question.",
+        "more.md": "More tea.",
+        "water.md": "Water boils.",
+    }
+    assert known.status()["in_sync"]
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
+def test_verified_fingerprint_accepts_collection_without_row(known: Known, committed: bool) -> None:
+    insert = "INSERT INTO documents (collection_name, doc_id, content) VALUES ('tea', 'new.md', 'Tea needs water.')"
+    log = "INSERT INTO issue_logs (log_id, project_id, content) VALUES ('l', 'p', 'It boils over.')"
+    known.sql(insert, log, *([COMMIT] if committed else []))
+    if committed:
+        known.vmrag("pin")
+    known.vmrag("fingerprint", "--verify")
+    assert known.ask("show", "tea/new.md")["content"] == "Tea needs water."
+    assert known.ask("show", "issues_p/l")["content"] == "It boils over."
+    if not committed:
+        known.vmrag("commit", "-m", "theirs")
+        with _engine(known) as engine:
+            assert {each.name for each in engine.collections(known.pinned)} == {"handbook", "tea"}
+        known.vmrag("fingerprint", "--verify")
+
+
 BAD = {
     "metadata that is no object": ("metadata", "UPDATE documents SET metadata = 'x' WHERE doc_id = 'kettle.md'"),
     "a NUL": ("content", "UPDATE documents SET content = concat('a', char(0), 'b') WHERE doc_id = 'kettle.md'"),
@@ -208,6 +274,155 @@ def test_what_nobody_could_fetch_is_not_pushed(known: Known, tmp_path: Path) -> 
     known.vmrag("push")
     known.git("clone", "-q", str(hub), str(tmp_path / "bob"))
     Project(tmp_path / "bob").vmrag("clone")
+
+
+def test_pinned_revision_survives_when_another_program_resets_its_branch(known: Known) -> None:
+    """Also after a second KB branch was pinned, and both were reset."""
+    first = known.pinned
+    known.git("switch", "-q", "-c", "feature", "HEAD")
+    known.record("more", more="More tea.")
+    second = known.pinned
+    known.git("switch", "-q", "main")
+    known.record("water", water="Water boils.")
+    third = known.pinned
+    with _engine(known) as engine:
+        names = [each.name for each in engine.branches() if not each.name.startswith("vmrag")]
+        root = next(each.head for each in engine.branches() if each.name == "vmrag_root")
+    for name in names:
+        known.sql(f"CALL dolt_reset('--hard', '{root}')", branch=name)
+    known.sql("CALL dolt_gc()")
+    with _engine(known) as engine:
+        assert [each for each in (first, second, third) if not engine.has_revision(each)] == []
+    assert known.index()["water.md"] == "Water boils."
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["deleted", "moved"])
+def test_doctor_restores_root_branch_that_another_program_changed(known: Known, moved: bool) -> None:
+    if isinstance(known, _OfServer):
+        pytest.skip("a server keeps its default branch")
+    kb, hub = known.shared / "kb", known.top.with_name("hub.git")
+    known.git("init", "-q", "--bare", str(hub))
+    known.git("remote", "add", "origin", str(hub))
+    dolt.run(kb, "checkout", "main")
+    if moved:
+        dolt.run(kb, "branch", "-f", "vmrag_root", "main")
+    else:
+        dolt.run(kb, "branch", "-D", "vmrag_root")
+        refused = known.vmrag("push", "--json", code=None).error
+        assert refused["code"] == "BRANCH_NOT_FOUND"
+        assert refused["hint"] == "vmrag doctor --fix"
+    assert "ROOT_MISPLACED" in known.vmrag("doctor", code=None).out
+    known.vmrag("doctor", "--fix", code=None)
+    assert "ROOT_MISPLACED" not in known.vmrag("doctor", code=None).out
+    known.git("push", "-q", "-u", "origin", "main")
+    known.vmrag("push")
+    known.git("clone", "-q", str(hub), str(known.top.with_name("bob")))
+    bob = Project(known.top.with_name("bob"))
+    bob.vmrag("clone")
+    assert bob.texts()["kettle.md"] == "The kettle is red."
+
+
+def test_commands_report_open_merge_conflict_of_another_program(known: Known) -> None:
+    known.sql("CALL dolt_branch('other', 'main')")
+    theirs = "CALL dolt_commit('-A', '-m', 'theirs', '--author', 'Eve <eve@example.org>')"
+    known.sql("UPDATE documents SET title = 'B' WHERE doc_id = 'kettle.md'", theirs, branch="other")
+    known.sql("UPDATE documents SET title = 'A' WHERE doc_id = 'kettle.md'", COMMIT)
+    known.vmrag("pin")
+    known.git("commit", "-q", "-am", "theirs")
+    known.session("SET @@dolt_allow_commit_conflicts = 1", "CALL dolt_merge('other')")
+    for command in (["status"], ["commit", "-m", "x"], ["query", "kettle"]):
+        refused = known.vmrag(*command, "--json", code=None).error
+        assert "has an open merge of another program" in refused["message"]
+        assert "CALL dolt_merge('--abort')" in refused["hint"]
+    assert "has an open merge of another program" in known.vmrag("doctor", code=None).out
+    known.sql("CALL dolt_merge('--abort')")
+    assert known.status()["in_sync"]
+
+
+@pytest.mark.parametrize(
+    ("change", "removal"),
+    [
+        ("CREATE TABLE foo (a INT PRIMARY KEY)", "DROP TABLE foo"),
+        ("ALTER TABLE documents ADD COLUMN more INT", "CALL dolt_checkout('documents')"),
+        ("INSERT INTO dolt_ignore VALUES ('x', 1)", "DELETE FROM dolt_ignore"),
+    ],
+)
+def test_hint_removes_uncommitted_change_of_schema(known: Known, change: str, removal: str) -> None:
+    known.sql(change)
+    refused = known.vmrag("status", "--json", code=None).error
+    assert "not committed" in refused["message"]
+    assert removal in refused["hint"]
+    known.sql(removal)
+    assert known.status()["in_sync"]
+
+
+@pytest.mark.parametrize("names", [["handbook/kettle.md"], []], ids=["named", "all"])
+def test_restore_cleans_branch_whose_row_has_null(known: Known, names: list[str]) -> None:
+    known.sql("UPDATE documents SET last_modified = NULL, source = NULL, source_key = NULL WHERE doc_id = 'kettle.md'")
+    known.vmrag("restore", *names, "--yes", code=None)
+    assert not known.status()["kb"]["dirty"]
+    assert known.texts()["kettle.md"] == "The kettle is red."
+
+
+def test_gc_removes_branch_that_another_program_checked_out(known: Known) -> None:
+    if isinstance(known, _OfServer):
+        pytest.skip("on a server, a client checks out a branch for its own session")
+    known.git("switch", "-q", "-c", "feature", "HEAD")
+    known.record("more", more="More tea.")
+    known.git("switch", "-q", "main")
+    known.git("branch", "-q", "-D", "feature")
+    dolt.run(known.shared / "kb", "checkout", "feature")
+    known.vmrag("gc", "--apply")
+    with _engine(known) as engine:
+        assert engine.branch("feature") is None
+    assert "* vmrag_root" in dolt.run(known.shared / "kb", "branch")
+    assert known.texts()["kettle.md"] == "The kettle is red."
+
+
+def test_foreign_branch_on_remote_blocks_nobody(known: Known, tmp_path: Path) -> None:
+    if isinstance(known, _OfServer):
+        pytest.skip("what is on a server is not pushed")
+    hub = tmp_path / "hub.git"
+    known.git("init", "-q", "--bare", str(hub))
+    known.git("remote", "add", "origin", str(hub))
+    known.git("push", "-q", "-u", "origin", "main")
+    known.vmrag("push")
+    dolt.run(tmp_path, "clone", "--ref", "refs/vmrag/dolt", f"git+file://{hub}", "eve")
+    for command in (
+        ["checkout", "-b", "analytics"],
+        ["sql", "-q", "CREATE TABLE visits (id INT PRIMARY KEY)"],
+        ["add", "-A"],
+        ["commit", "--author", "Eve <eve@example.org>", "-m", "visits"],
+        ["push", "origin", "analytics"],
+    ):
+        dolt.run(tmp_path / "eve", *command)
+    assert "left out of origin: 'analytics' (tables of another program)" in known.vmrag("fetch").err
+    known.record("more", more="More tea.")
+    known.git("push", "-q")
+    known.vmrag("push")
+    known.git("clone", "-q", str(hub), str(tmp_path / "bob"))
+    bob = Project(tmp_path / "bob")
+    bob.vmrag("clone")
+    assert bob.texts()["more.md"] == "More tea."
+    bob.vmrag("gc", "--remote", "--apply")
+    dolt.run(tmp_path, "clone", "--ref", "refs/vmrag/dolt", f"git+file://{hub}", "eve-again")
+    assert "analytics" in dolt.run(tmp_path / "eve-again", "branch", "-a")
+    known.git("switch", "-q", "-c", "analytics")
+    known.record("own", own="Our own analytics.")
+    refused = known.vmrag("push", "--json", code=None).error
+    assert refused["code"] == "KNOWLEDGE_REFUSED"
+    assert "'analytics'" in refused["message"]
+
+
+def test_migrate_names_docs_and_tags_that_it_leaves_behind(known: Known) -> None:
+    if isinstance(known, _OfServer):
+        pytest.skip("a server is not migrated")
+    known.sql("INSERT INTO dolt_docs VALUES ('README.md', 'Hello')", COMMIT)
+    dolt.run(known.shared / "kb", "tag", "v1", "main")
+    known.vmrag("pin")
+    known.git("commit", "-q", "-am", "docs")
+    for options in (["--dry-run"], []):
+        assert "README.md, tag v1." in known.vmrag("migrate", "--to", "doltlite", *options).err
 
 
 class _engine:  # noqa: N801  reads as a function

@@ -318,10 +318,11 @@ def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:
     for _ in range(2):
         with pytest.raises(KnowledgeRefused, match="theirs"):
             two.bob.fetch("there", two.url)
-    new = two.bob.folder.with_name("new")
+    new = DoltEngine.clone(two.bob.folder.with_name("new"), "there", two.url)
+    assert "main" not in new.remote_heads("there")
     with pytest.raises(KnowledgeRefused, match="theirs"):
-        DoltEngine.clone(new, "there", two.url)
-    assert not DoltEngine.there(new)
+        new.count(new.foreign_heads("there")["main"])
+    new.close()
 
 
 def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:

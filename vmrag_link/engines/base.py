@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
+from vmrag_link.errors import BranchMissing, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -43,12 +43,18 @@ MIGRATED_BRANCH = "vmrag_migrated"
 VECTORS_BRANCH = "vmrag_vectors"
 """What a Chroma server has to serve (`sync.shared_vectors`). It is pushed, and never pinned."""
 
+PINNED_BRANCH = "vmrag_pinned"
+"""The branch that reaches what was pinned here last (`Engine.protect`). It is never pushed."""
+
 UNFINISHED_BRANCH = "vmrag_unfinished"
 """The branch on which an engine makes a revision. It counts as none: a kill leaves nothing that it
 keeps.
 """
 
 RESERVED_PREFIX = "vmrag"
+_ROOT_DEPTH = 2
+"""How many revisions the root's history has: itself, and the engine's own initial commit."""
+
 DOLTLITE_FILE = "kb.doltlite"
 DOLT_FOLDER = ".dolt"
 SERVER_FILE = "server.json"
@@ -85,10 +91,37 @@ def reserved(branch: str) -> bool:
 
 
 def root_of(engine: Engine) -> str:
-    """The revision of `vmrag_root`. Knowledge bases with different ones have nothing in common."""
-    found = engine.branch(ROOT_BRANCH)
-    assert found is not None  # noqa: S101  made with the knowledge base, and no command removes it
-    return found.head
+    """Return the revision of `vmrag_root`. Knowledge bases with different roots share no history.
+
+    Raises `BranchMissing`.
+    """
+    root = engine.branch(ROOT_BRANCH)
+    if root is None:
+        raise branch_missing(ROOT_BRANCH)
+    return root.head
+
+
+def branch_missing(name: str) -> BranchMissing:
+    """Return the error for a branch that does not exist."""
+    hint = "vmrag doctor --fix" if name == ROOT_BRANCH else "vmrag branch"
+    return BranchMissing(f"The knowledge base has no branch {name!r}.", hint=hint, branch=name)
+
+
+def misplaced_root(engine: Engine) -> str:
+    """Return the revision that `vmrag_root` should name; empty if it names it.
+
+    It is the first revision with tables, the child of the engine's own initial commit.
+    """
+    root = engine.branch(ROOT_BRANCH)
+    if root and len([*engine.log(root.head, limit=3)]) == _ROOT_DEPTH:
+        return ""
+    heads = [each.head for each in engine.branches() if not reserved(each.name)]
+    for head in (*heads, *([root.head] if root else ()), *engine.known_heads()):
+        if engine.has_revision(head):
+            history = [info.revision for info in engine.log(head)]
+            if len(history) >= _ROOT_DEPTH:
+                return history[-_ROOT_DEPTH]
+    return ""
 
 
 def own_revisions(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
@@ -296,6 +329,12 @@ class Engine(Protocol):
     def anchor(self, revision: str, *, reason: str) -> None:
         """Make `vmrag_keep` reach this revision, unless a branch reaches it already."""
 
+    def protect(self, revision: str) -> None:
+        """Make an internal branch reach a revision that is about to be pinned.
+
+        Other programs may move every KB branch, and collect garbage. Raises `RevisionMissing`.
+        """
+
     def kept(self, head: str | None, revision: str, *, reason: str) -> str:
         """The next head of a remote's `vmrag_keep`, made to reach the revision too.
 
@@ -318,6 +357,12 @@ class Engine(Protocol):
     def remote_heads(self, remote: str) -> dict[str, str]:
         """The head of each of its branches, as of the last fetch or push; empty for an unknown
         remote.
+        """
+
+    def foreign_heads(self, remote: str) -> dict[str, str]:
+        """The heads of its branches that have tables of another program, as of the last fetch.
+
+        They are here, are never read, and are not among `remote_heads`.
         """
 
     def known_heads(self, branch: str | None = None) -> set[str]:
@@ -390,6 +435,9 @@ class Engine(Protocol):
         Nothing of it is executed, and nothing here changes. Raises `KnowledgeRefused`, also
         above the limits.
         """
+
+    def other_contents(self, revisions: Iterable[str]) -> list[str]:
+        """Return the names of Dolt's docs and tags, which no other engine stores."""
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -22,12 +22,12 @@ from vmrag_link.engines.base import (
     ROOT_BRANCH,
     UNCOMMITTED_NAME,
     EngineName,
+    branch_missing,
     engine_of,
 )
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     BranchExists,
-    BranchMissing,
     EngineFailed,
     KnowledgeMoved,
     KnowledgeRefused,
@@ -226,10 +226,10 @@ class BaseSession(ABC, Generic[P]):
         return None
 
     def require_branch(self, name: str) -> KbBranch:
-        found = self.branch(name)
-        if found is None:
-            raise BranchMissing(f"The knowledge base has no branch {name!r}.", branch=name)
-        return found
+        branch = self.branch(name)
+        if branch is None:
+            raise branch_missing(name)
+        return branch
 
     def require_head(self, name: str, expected: str) -> KbBranch:
         found = self.require_branch(name)

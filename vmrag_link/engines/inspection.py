@@ -123,6 +123,10 @@ def refusing(where: str, limits: Limits, *unreadable: type[Exception]) -> Iterat
         raise not_taken(where, str(error)) from error
 
 
+class ForeignTables(KnowledgeRefused):
+    """The head of a branch has tables of another program."""
+
+
 def too_long(where: str, limits: Limits) -> KnowledgeRefused:
     """The refusal of a head with a longer text than is taken."""
     size = limits.text_bytes // MEGABYTE

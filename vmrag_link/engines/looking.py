@@ -8,7 +8,7 @@ limits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from graphlib import TopologicalSorter
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ import msgspec
 
 from vmrag_link.engines import inspection, logical, records
 from vmrag_link.engines.base import LINKS_BRANCH
-from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS, Sound
+from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS, ForeignTables, Sound
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.tables import COLLECTIONS, LOGICAL, TABLES, WITH_TEXTS, Table
 from vmrag_link.errors import EngineError, KnowledgeRefused, SchemaTooNew
@@ -160,14 +160,21 @@ class Looker(ABC):
     # -- heads of branches
 
     def require_sound(
-        self, heads: Mapping[str, str], *, known: Mapping[str, str], whose: str = " of the remote"
-    ) -> None:
+        self,
+        heads: Mapping[str, str],
+        *,
+        known: Mapping[str, str],
+        whose: str = " of the remote",
+        may_be_foreign: Callable[[str], bool] = lambda _: False,
+    ) -> dict[str, str]:
         """Look at the heads of a remote's branches, except those that were looked at before
         (`known`).
 
+        Returns the heads with tables of another program, of the branches that `may_be_foreign`.
         Raises `KnowledgeRefused`. A newer program's schema is no reason to refuse the rest, because
         nothing reads it here.
         """
+        foreign: dict[str, str] = {}
         inspection.require_few(heads, self.limits)
         seen = {(head, name == LINKS_BRANCH) for name, head in known.items()}  # what is allowed there differs
         nearby = next((head for name, head in known.items() if name != LINKS_BRANCH), None)
@@ -177,8 +184,16 @@ class Looker(ABC):
                 continue
             seen.add((head, of_links))
             where = f"Revision {head[:12]} (KB branch {name[:80]!a}{whose})"
-            if self._has_tables(head, where, known.get(name) or nearby, of_links=of_links) and not of_links:
+            try:
+                ours = self._has_tables(head, where, known.get(name) or nearby, of_links=of_links)
+            except ForeignTables:
+                if not may_be_foreign(name):
+                    raise
+                foreign[name] = head
+                continue
+            if ours and not of_links:
                 nearby = nearby or head  # what the next one shares with it is not looked at twice
+        return foreign
 
     def _has_tables(self, head: str, where: str, base: str | None, *, of_links: bool) -> bool:
         """Whether a head has our tables and is sound. Only what differs from `base` is read."""
@@ -186,7 +201,8 @@ class Looker(ABC):
             unreadable = UNREADABLE if of_links else self.unreadable
             with inspection.refusing(where, self.limits, *unreadable), self.at(head) as look:
                 if odd := look.strange(with_links=of_links):
-                    raise inspection.not_taken(where, odd)
+                    refusal = inspection.not_taken(where, odd)
+                    raise ForeignTables(refusal.message, hint=refusal.hint)
                 version = look.version()
                 if of_links:
                     _require_links(look, where)

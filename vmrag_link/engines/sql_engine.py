@@ -155,8 +155,21 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
             self._session.require_revision(revision)
             self._session.keep(revision, reason)
 
+    def protect(self, revision: str) -> None:
+        """Do nothing: no other program moves the branches of this engine."""
+
     def kept(self, head: str | None, revision: str, *, reason: str) -> str:
         return self._session.kept(head, revision, reason=reason)
+
+    # -- remotes
+
+    def foreign_heads(self, remote: str) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing: this engine fetches no branch with other tables."""
+        return {}
+
+    def other_contents(self, revisions: Iterable[str]) -> list[str]:  # noqa: ARG002
+        """Return nothing: this engine stores our tables only."""
+        return []
 
     # -- reading
 

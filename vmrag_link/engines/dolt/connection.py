@@ -31,19 +31,31 @@ OPENING = (
     f"SET @@sql_mode = '{SQL_MODE}'",
     "SET NAMES utf8mb4",
     "SET @@time_zone = '+00:00'",
-    "SET @@dolt_transaction_commit = 0",  # a person may have made each transaction a revision
+    "SET @@sql_select_limit = DEFAULT",
+    "SET @@dolt_transaction_commit = 0, @@dolt_force_transaction_commit = 0",
+    "SET @@dolt_show_system_tables = 0, @@dolt_override_schema = '', @@gpgsign = 0",
     AUTOCOMMIT,
 )
-"""What every session begins with."""
+"""The first statements of every session.
+
+They undo each global setting of a repository or a server that would change our tables, our rows or
+our revisions.
+"""
 
 LONGEST_STATEMENT = 300.0
 """Seconds."""
 
 _MOST_SAID = 500
-_FULL = ("no space left on device", "disk quota exceeded", "read-only file system")
-_MAKE_ROOM = "Make room on its disk, or see who may write there, and try again."
+_MAKE_ROOM = "make room on that disk, then run the command again"
+_REMEDIES = {
+    "no space left on device": _MAKE_ROOM,
+    "disk quota exceeded": _MAKE_ROOM,
+    "read-only file system": "mount that file system writable, or use a copy of the repository on another one",
+    "permission denied": "let your user write there (ls -l shows whose it is), then run the command again",
+}
+"""What helps if Dolt cannot write, by its words."""
 
-_AT_ONCE = 500
+AT_ONCE = 500
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "\x1a": "\\Z"})
 """Line ends, too: a statement is one line, so an error message that repeats it is one line."""
@@ -96,6 +108,10 @@ class SqlConnection(ABC):
         """See `Engine.stamp`."""
 
     @abstractmethod
+    def command(self, statement: str, at: str) -> str:
+        """Return what a user types to run a statement at a branch, for hints."""
+
+    @abstractmethod
     def release(self) -> None:
         """End the session; the next statement opens another one."""
 
@@ -139,9 +155,15 @@ def truth(value: object) -> bool:
 def failure(told: str) -> EngineFailed:
     """The error for what Dolt said, which may hold a stranger's words."""
     shown = terminal_text.one_line(" ".join(told.split()))[:_MOST_SAID]
-    if any(each in told for each in _FULL):
-        return EngineUnwritable(f"The knowledge base cannot be written: {shown}.", hint=_MAKE_ROOM, said=shown)
+    if hint := remedy(told):
+        return EngineUnwritable(f"The knowledge base cannot be written: {shown}.", hint=hint, said=shown)
     return EngineFailed(f"Dolt failed: {shown}.", said=shown)
+
+
+def remedy(told: str) -> str:
+    """Return what helps if Dolt said that it cannot write; empty if it said something else."""
+    lower = told.lower()
+    return next((hint for words, hint in _REMEDIES.items() if words in lower), "")
 
 
 def said(error: EngineFailed) -> str:
@@ -163,7 +185,7 @@ def literals(values: Iterable[Value]) -> str:
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Values by as many as one statement takes."""
-    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+    return (values[start : start + AT_ONCE] for start in range(0, len(values), AT_ONCE))
 
 
 def identifier(name: str) -> str:

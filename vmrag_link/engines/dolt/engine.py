@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, Write
 from vmrag_link.engines.dolt import (
     history,
     inspection,
@@ -151,10 +151,17 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         here = history.existing(connection, found)
         return [each for each in found if each in here]
 
+    def protect(self, revision: str) -> None:
+        with self.writing("protect a pinned revision"):
+            self._session.protect(revision)
+
     # -- remotes
 
     def remote_heads(self, remote: str) -> dict[str, str]:
         return remotes.heads(self.folder, remote)
+
+    def foreign_heads(self, remote: str) -> dict[str, str]:
+        return remotes.foreign_heads(self.folder, remote)
 
     def known_heads(self, branch: str | None = None) -> set[str]:
         noted = (each.heads for each in remotes.noted(self.folder).values())
@@ -196,6 +203,18 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         return transfer.vet(
             self._session, self._access, url, revisions, known=known, into=into, limits=limits, sound=sound
         )
+
+    def other_contents(self, revisions: Iterable[str]) -> list[str]:
+        connection = self._session.connection
+
+        def read_docs(at: str) -> set[tuple[str, str]]:
+            rows = connection.rows("SELECT doc_name AS name, doc_text AS text FROM dolt_docs", at=at)
+            return {(str(row["name"]), str(row.get("text"))) for row in rows}
+
+        of_program = read_docs(ROOT_BRANCH)  # Dolt itself shows AGENT.md in every repository
+        docs = {name for revision in revisions for name, _ in read_docs(revision) - of_program}
+        tags = {f"tag {row['v']}" for row in connection.rows("SELECT tag_name AS v FROM dolt_tags")}
+        return sorted(docs) + sorted(tags)
 
     # -- reading
 

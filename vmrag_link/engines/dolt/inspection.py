@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmrag_link.engines import inspection, records
+from vmrag_link.engines.base import reserved
 from vmrag_link.engines.dolt import comparison, history, reading, schema
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable
 from vmrag_link.engines.dolt.connection import identifier, literals
@@ -40,7 +41,7 @@ class DoltLook(Look):
     def strange(self, *, with_links: bool = False) -> str:
         also = schema.LINKS if with_links else None
         odd, self._version = schema.inspect(self._session.connection, self._place, also=also)
-        return odd
+        return odd.text if odd else ""
 
     def version(self) -> int:
         return self._session.version(self._at) if self._version is None else self._version
@@ -99,10 +100,22 @@ class DoltLooker(Looker):
 def require_sound(
     session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str], whose: str = " of the remote"
 ) -> None:
-    """See `Looker.require_sound`."""
+    """See `Looker.require_sound`. No branch may be foreign."""
+    DoltLooker(session).require_sound(heads, known=_known_here(session, known), whose=whose)
+
+
+def foreign_heads(session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str]) -> dict[str, str]:
+    """See `Looker.require_sound`. A branch that is neither `known` nor ours may be foreign."""
+    known = _known_here(session, known)
+    taken = {each.name for each in session.branches()} | known.keys()
+    return DoltLooker(session).require_sound(
+        heads, known=known, may_be_foreign=lambda name: name not in taken and not reserved(name)
+    )
+
+
+def _known_here(session: DoltSession, known: Mapping[str, str]) -> dict[str, str]:
     here = history.existing(session.connection, known.values())
-    known = {name: head for name, head in known.items() if head in here}
-    DoltLooker(session).require_sound(heads, known=known, whose=whose)
+    return {name: head for name, head in known.items() if head in here}
 
 
 def require_records(session: DoltSession, at: At, since: str) -> None:

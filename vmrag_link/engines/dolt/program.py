@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from vmrag_link import env, proc, terminal_text
+from vmrag_link.engines.dolt.connection import remedy
 from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable, quoted, shortened
 from vmrag_link.models import Record
 
@@ -42,8 +43,6 @@ What doltcli starts gets our environment, and our standard input, where a client
 
 _INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
 _NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
-_UNWRITABLE = ("no space left on device", "read-only file system", "permission denied", "disk quota exceeded")
-_SPACE = "Make room on that disk, or see who may write there, then run the command again."
 
 
 class Program(Record, frozen=True):
@@ -127,9 +126,9 @@ def check(folder: Path, binary: str = "", *, timeout: float | None = None) -> No
 def failure(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
     """The error for what Dolt said: its words may be a stranger's."""
     words = terminal_text.continued(said.strip()) or f"it ended with exit code {exit_code}"
-    lower = words.lower()
-    kind = EngineUnwritable if any(each in lower for each in _UNWRITABLE) else EngineFailed
-    hint = _SPACE if kind is EngineUnwritable else f"Run it by itself: dolt {' '.join(map(quoted, arguments))}"
+    hint = remedy(words)
+    kind = EngineUnwritable if hint else EngineFailed
+    hint = hint or f"Run it by itself: dolt {' '.join(map(quoted, arguments))}"
     return kind(f"dolt {arguments[0]} failed: {words}", hint=hint, arguments=list(arguments), said=words)
 
 

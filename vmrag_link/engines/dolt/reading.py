@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import logical, records
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts
+from vmrag_link.engines.dolt.connection import AT_ONCE, SqlConnection, SqlRow, identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, Table
@@ -30,6 +30,8 @@ _FIRST_PAGE = 16
 """Rows; as many as may be large."""
 
 _LARGEST_PAGE = 2000
+_GROWTH = 4
+_LARGEST_PAGE_BYTES = 16_000_000
 _SHRINKING = 8
 _IN_MEMORY = 4_000_000
 
@@ -37,7 +39,10 @@ Values = tuple[Any, ...]
 
 
 def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
-    """The rows of a query that Dolt answers in the same order each time."""
+    """The rows of a query that Dolt answers in the same order each time.
+
+    Dolt runs the query again for each page, so pages grow.
+    """
     start, size = 0, _LARGEST_PAGE
     while True:
         try:
@@ -51,6 +56,8 @@ def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[Sql
         if len(rows) < size:
             return
         start += size
+        length = sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
+        size = max(1, min(_GROWTH * size, size * _LARGEST_PAGE_BYTES // (length + 1)))
 
 
 class DoltRows(PlaceRows):
@@ -234,14 +241,17 @@ def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[st
     if ids is None:
         yield from _pages(connection, selection)
         return
-    for some_ids in parts(ids):
+    start, size = 0, _FIRST_PAGE
+    while some_ids := ids[start : start + size]:  # as many as make one page: Dolt finds each id once
         some = f"{selection.where} AND {selection.key} IN ({literals(some_ids)})"
-        yield from _pages(connection, selection._replace(where=some))
+        rows = list(_pages(connection, selection._replace(where=some), size=len(some_ids) + 1))
+        yield from rows
+        start += len(some_ids)
+        size = min(AT_ONCE, _next_size(rows)) if rows else AT_ONCE
 
 
-def _pages(connection: SqlConnection, selection: _Selection) -> Iterator[Values]:
-    index = selection.columns.index(selection.key)
-    size, after = _FIRST_PAGE, None
+def _pages(connection: SqlConnection, selection: _Selection, *, size: int = _FIRST_PAGE) -> Iterator[Values]:
+    index, after = selection.columns.index(selection.key), None
     while True:
         try:
             found = connection.rows(selection.query(after, size), at=selection.place)

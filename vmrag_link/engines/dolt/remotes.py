@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec import field
 
 from vmrag_link import env, hosts
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
@@ -57,10 +58,14 @@ _REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not support
 
 
 class Noted(Record, frozen=True):
-    """`url` of a remote, and the `heads` of its branches when it was fetched or pushed last."""
+    """`url` of a remote, and the `heads` of its branches when it was fetched or pushed last.
+
+    `foreign`: the heads of the branches that have tables of another program.
+    """
 
     url: str
     heads: dict[str, str]
+    foreign: dict[str, str] = field(default_factory=dict)
 
 
 # -- what is noted
@@ -81,6 +86,11 @@ def noted(folder: Path) -> dict[str, Noted]:
 def heads(folder: Path, remote: str) -> dict[str, str]:
     known = noted(folder).get(remote)
     return dict(known.heads) if known else {}
+
+
+def foreign_heads(folder: Path, remote: str) -> dict[str, str]:
+    known = noted(folder).get(remote)
+    return dict(known.foreign) if known else {}
 
 
 def note(folder: Path, remote: str, known: Noted | None) -> None:
@@ -105,7 +115,7 @@ def register(folder: Path, connection: SqlConnection, remote: str, url: str) -> 
     clear(folder, connection, remote)
     options = ("--ref", DOLT_DATA) if url.startswith(_GIT) else ()
     connection.call("dolt_remote", "add", *options, _name(remote), _openable(url))
-    note(folder, remote, Noted(url, known.heads if known else {}))
+    note(folder, remote, Noted(url, known.heads, known.foreign) if known else Noted(url, {}))
 
 
 def forget(folder: Path, connection: SqlConnection, remote: str) -> None:

@@ -25,15 +25,22 @@ from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits, already_
 from vmrag_link.engines.records import exact
 from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import EngineFailed, RowsInvalid, SchemaTooNew
+from vmrag_link.models import Record
 
 META = "vmrag_meta"
 _VERSION = "[1-9][0-9]{0,8}"
 _MOST_SHOWN = 100
+_PLAIN = "[A-Za-z_][A-Za-z0-9_]*"
+_ABORT = "CALL dolt_merge('--abort')"
+_CONFLICTS = {"dolt_conflicts": "table", "dolt_schema_conflicts": "table_name"}
 
 _EXECUTED = ("dolt_schemas", "dolt_procedures", "dolt_ignore", "dolt_nonlocal_tables")
 """Dolt's own tables that change what other statements do: triggers and views, procedures, tables
 that are not committed, tables that stand for another branch's.
 """
+
+_EMPTIED = ("dolt_ignore", "dolt_nonlocal_tables")
+"""Those whose rows can be deleted. The rows of the others show what to drop."""
 
 _NAMES = frozenset(
     "collection_name doc_id project_id log_id kind embedding_function embedding_model distance content_hash file_type"
@@ -84,23 +91,32 @@ def require_ours(connection: SqlConnection, at: str, where: str, *, also: Mappin
     """
     odd, version = inspect(connection, at, also=also)
     if odd:
-        raise inspection.not_ours(where, odd)
+        raise inspection.not_ours(where, odd.text)
     return version
 
 
-def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> tuple[str, int]:
-    """What a place holds beside our tables, or instead of them (empty for nothing), and the
-    version of the schema.
+class Oddity(Record, frozen=True):
+    """What a place holds that is not ours.
+
+    `removal`: the statement that removes it while it is not committed, or shows it.
     """
+
+    text: str
+    removal: str
+
+
+def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> tuple[Oddity | None, int]:
+    """Return what a place holds that is not ours, and the version of the schema."""
     listed, *system = connection.results(
         ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {each} LIMIT 1" for each in _EXECUTED)], at=at
     )
     for name, rows in zip(_EXECUTED, system, strict=True):
         if rows:
-            return f"there is something in {name}", 0
+            verb = "DELETE" if name in _EMPTIED else "SELECT *"
+            return Oddity(f"there is something in {name}", f"{verb} FROM {name}"), 0
     kinds = {_table_name(row): str(row["Table_type"]) for row in listed}
     if not kinds:
-        return "", 0
+        return None, 0
     if kinds.get(META) == "BASE TABLE":
         version = _stored_version(connection, at)
         if version > SCHEMA_VERSION:
@@ -121,8 +137,29 @@ def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | Non
         found = {name: _blanked(str(rows[0]["Create Table"])) for name, rows in zip(there, made, strict=True)}
         odd = [name for name in there if found[name] != allowed[name]]
     if odd:
-        return f"the table {terminal_text.one_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it", 0
-    return "", version
+        text = f"the table {terminal_text.one_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it"
+        return Oddity(text, _removal(odd[0], kinds.get(odd[0], ""), ours=odd[0] in allowed)), 0
+    return None, version
+
+
+def _removal(name: str, kind: str, *, ours: bool) -> str:
+    if ours:
+        return f"CALL dolt_checkout('{name}')"
+    if not re.fullmatch(_PLAIN, name):
+        return "SHOW FULL TABLES"
+    return f"DROP {'TABLE' if kind == 'BASE TABLE' else 'VIEW'} {name}"
+
+
+def require_no_conflict(connection: SqlConnection, at: str) -> None:
+    """Raise `RowsInvalid` for a branch on which another program left a merge in conflict."""
+    queries = [f"SELECT `{key}` AS v FROM {table} LIMIT 1" for table, key in _CONFLICTS.items()]
+    rows = [row for found in connection.results(queries, at=at) for row in found]
+    if rows:
+        table = terminal_text.one_line(str(rows[0]["v"]))
+        raise RowsInvalid(
+            f"Branch {at!r} has an open merge of another program, with conflicts in the table {table!r}.",
+            hint=f"resolve the conflicts with Dolt, or discard that merge: {connection.command(_ABORT, at)}",
+        )
 
 
 def _table_name(row: Mapping[str, object]) -> str:

@@ -16,11 +16,20 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines.base import LINKS_BRANCH, UNFINISHED_BRANCH
+from vmrag_link.engines import inspection
+from vmrag_link.engines.base import (
+    KEEP_BRANCH,
+    LINKS_BRANCH,
+    PINNED_BRANCH,
+    ROOT_BRANCH,
+    UNFINISHED_BRANCH,
+    branch_missing,
+)
 from vmrag_link.engines.base_session import BaseSession, Stamp, dolt_stamp
 from vmrag_link.engines.dolt import history, schema
 from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
 from vmrag_link.engines.limits import Limits
+from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import write_atomically
 
@@ -63,10 +72,29 @@ class DoltSession(BaseSession[str]):
         content = "" if is_revision else self.connection.value("dolt_hashof_db('WORKING')", at=at)
         key = (f"{at} {content}", with_links)
         if key not in self._versions:
-            where = f"Revision {at[:12]}" if is_revision else f"Branch {at!r}"
+            if not is_revision and at != UNFINISHED_BRANCH:
+                schema.require_no_conflict(self.connection, at)
             also = schema.LINKS if with_links else None
-            self._versions[key] = schema.require_ours(self.connection, at, where, also=also)
+            odd, version = schema.inspect(self.connection, at, also=also)
+            if odd:
+                raise self._refused(at, odd)
+            self._versions[key] = version
         return self._versions[key]
+
+    def _refused(self, at: str, odd: schema.Oddity) -> KnowledgeRefused:
+        """Return the error for a place that holds something else than our tables.
+
+        What another program has not committed there is named with the command that removes it.
+        """
+        if history.is_hash(at):
+            return inspection.not_ours(f"Revision {at[:12]}", odd.text)
+        head = self.require_branch(at)
+        if head.dirty and not schema.inspect(self.connection, head.head)[0]:
+            return KnowledgeRefused(
+                f"Branch {at!r} is neither read nor written on: {odd.text}, and not committed.",
+                hint=self.connection.command(odd.removal, at),
+            )
+        return inspection.not_ours(f"Branch {at!r}", odd.text)
 
     def note_made(self, revision: str, parent: str) -> None:
         self._versions[f"{revision} ", False] = self.check(parent)
@@ -148,7 +176,23 @@ class DoltSession(BaseSession[str]):
         self.connection.call("dolt_branch", "-f", name, to)
 
     def drop_branch(self, name: str) -> None:
-        self.connection.call("dolt_branch", "-D", name)
+        delete_branch(self.connection, name)
+
+    def protect(self, revision: str) -> None:
+        """See `Engine.protect`. Hold the write lock.
+
+        The branch only moves after `vmrag_keep` reaches its old head, so both together reach every
+        revision that was protected.
+        """
+        self.require_revision(revision)
+        heads = {each.name: each.head for each in self.branches() if each.name in (KEEP_BRANCH, PINNED_BRANCH)}
+        pinned, kept = heads.get(PINNED_BRANCH), heads.get(KEEP_BRANCH)
+        reached = self.parents(heads.values())
+        if revision in reached:
+            return
+        if pinned and not self.is_ancestor(pinned, revision) and not (kept and self.is_ancestor(pinned, kept)):
+            self.set_branch(KEEP_BRANCH, self.kept(kept, pinned, reason="pinned"))
+        self.set_branch(PINNED_BRANCH, revision)
 
     def join(self, head: str, revision: str, message: str) -> str:
         connection = self.connection
@@ -194,7 +238,22 @@ def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]
 def drop_unfinished(connection: SqlConnection) -> None:
     """Remove the branch, if it is there. The caller holds the write lock."""
     if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
-        connection.call("dolt_branch", "-D", UNFINISHED_BRANCH)
+        delete_branch(connection, UNFINISHED_BRANCH)
+
+
+def delete_branch(connection: SqlConnection, name: str) -> None:
+    """Delete a branch. If it is checked out, `vmrag_root` is checked out instead.
+
+    Dolt refuses to delete the branch that is checked out, but lets it be renamed.
+    """
+    if connection.value("active_branch()") != name:
+        connection.call("dolt_branch", "-D", name)
+        return
+    root = history.branch(connection, ROOT_BRANCH)
+    if root is None:
+        raise branch_missing(ROOT_BRANCH)
+    connection.call("dolt_branch", "-f", name, root.head)
+    connection.call("dolt_branch", "-m", "-f", name, ROOT_BRANCH)
 
 
 _KNOWN_NAME = "branches.json"

@@ -24,7 +24,7 @@ from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import Busy, EngineFailed
+from vmrag_link.errors import Busy, EngineFailed, quoted
 
 IDLE_SECONDS = 0.25
 """A session of which nothing was asked for so long ends: others may wait to write."""
@@ -135,6 +135,10 @@ class Shell(SqlConnection):
                 hint="Move the folder aside (what was not pushed is only in there), then: vmrag clone",
                 path=str(self._folder),
             ) from error
+
+    def command(self, statement: str, at: str) -> str:
+        folder, database = quoted(self._folder), quoted(f"{self._folder.name}/{at}")
+        return f'cd {folder} && dolt --use-db {database} sql -q "{statement}"'
 
     def release(self) -> None:
         with self._in_use:

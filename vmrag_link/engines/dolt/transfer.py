@@ -43,6 +43,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
     """Make a knowledge base of what `url` holds, with the branch `vmrag_root`."""
     program.find(access.binary)
     heads: dict[str, str] = {}
+    foreign: dict[str, str] = {}
 
     def fill(new: Path) -> None:
         schema.make_empty(new, access)
@@ -50,6 +51,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
             _fetch(session, access, remote, url, user=access.user)
             heads.update(remotes.heads(new, remote))
+            foreign.update(remotes.foreign_heads(new, remote))
             if ROOT_BRANCH not in heads:
                 raise RemoteDamaged(
                     f"What is at {url} is no knowledge base of ours: it has no branch {ROOT_BRANCH!r}.",
@@ -60,7 +62,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
 
     schema.make(folder, fill)
     # After a kill before this, the remote is fetched and looked at once more.
-    remotes.note(folder, remote, Noted(url, heads))
+    remotes.note(folder, remote, Noted(url, heads, foreign))
 
 
 def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
@@ -110,7 +112,13 @@ def push(
     with session.writing(f"push to {remote}"):
         if force:
             _require_unmoved(session, access, remote, url, wanted, user=user)
-        heads = {branch: head for branch, head in wanted.items() if head and not reserved(branch)}
+        _require_not_foreign(session, remote, url, wanted)
+        foreign = _all_foreign(session)
+        heads = {
+            branch: head
+            for branch, head in wanted.items()
+            if head and not reserved(branch) and head not in foreign  # `vmrag gc --remote` pushes those again
+        }
         with engine_inspection.before_push():
             inspection.require_sound(session, heads, known=remotes.heads(session.folder, remote), whose="")
         session.connection.release()  # see `SqlConnection.remotely`
@@ -132,12 +140,30 @@ def _require_unmoved(
         raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
 
 
+def _require_not_foreign(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str]) -> None:
+    there = remotes.foreign_heads(session.folder, remote)
+    for branch, head in wanted.items():
+        if head != there.get(branch, head):
+            raise KnowledgeRefused(
+                f"Nothing was pushed: the branch {branch!r} at {url} has tables of another program.",
+                hint="ask who pushed that branch to rename it, or commit on a code branch with another name: git switch -c NAME",
+                branch=branch,
+            )
+
+
+def _all_foreign(session: DoltSession) -> set[str]:
+    return {head for each in remotes.noted(session.folder).values() for head in each.foreign.values()}
+
+
 def _note_pushed(session: DoltSession, remote: str, url: str, wanted: Iterable[str]) -> None:
     """Of what was pushed, Dolt tracks what arrived; other branches are as they were looked at."""
     there = remotes.tracked(session.connection, remote)
-    found = {name: head for name, head in remotes.heads(session.folder, remote).items() if name not in set(wanted)}
-    found |= {name: there[name] for name in wanted if name in there}
-    remotes.note(session.folder, remote, Noted(url, found))
+    pushed, foreign = {name: there[name] for name in wanted if name in there}, _all_foreign(session)
+    ours = {name: head for name, head in remotes.heads(session.folder, remote).items() if name not in set(wanted)}
+    ours |= {name: head for name, head in pushed.items() if head not in foreign}
+    theirs = remotes.foreign_heads(session.folder, remote)
+    theirs |= {name: head for name, head in pushed.items() if head in foreign}
+    remotes.note(session.folder, remote, Noted(url, ours, theirs))
 
 
 def forget(session: DoltSession, remote: str) -> None:
@@ -151,18 +177,19 @@ def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, u
     require_room(url, folder, session.limits)
     connection.release()  # see `SqlConnection.remotely`
     remotes.register(folder, connection, remote, url)
-    known = remotes.heads(folder, remote)
+    known, foreign = remotes.heads(folder, remote), remotes.foreign_heads(folder, remote)
     try:
         check = remotes.growth_check(folder, session.limits.file_bytes)
         remotes.fetch(connection, remote, url, user=user, check=check)
-        found = remotes.tracked(connection, remote)
-        if set(found.values()) - set(known.values()):
+        heads = remotes.tracked(connection, remote)
+        if set(heads.values()).difference(known.values(), foreign.values()):
             _require_true(session, access)
-        inspection.require_sound(session, found, known=known)
+        foreign = inspection.foreign_heads(session, heads, known=known)
     except (KnowledgeRefused, FileSystemError):
         _give_up(session, remote, known)
         raise
-    remotes.note(folder, remote, Noted(url, found))
+    ours = {name: head for name, head in heads.items() if name not in foreign}
+    remotes.note(folder, remote, Noted(url, ours, foreign))
 
 
 def _require_true(session: DoltSession, access: DoltAccess) -> None:

@@ -104,7 +104,19 @@ def _restored(
         )
         return Planned(None if found.empty else as_rows(found), report)
 
-    return writing.write(ws, plan, "restore documents", follow=False)
+    result = writing.write(ws, plan, "restore documents", follow=False)
+    _discard_equal_rows(ws)
+    return result
+
+
+def _discard_equal_rows(ws: Workspace) -> None:
+    """Make the KB branch clean if its uncommitted rows equal the committed ones.
+
+    Another program may have written NULL in place of an empty text.
+    """
+    branch = ws.kb_branch()
+    if branch and branch.dirty and ws.engine.diff(branch.head, Working(branch.name)).empty:
+        ws.engine.take_back(branch.name, kept=branch.head, expected=branch.head)
 
 
 def _of_file(ws: Workspace, path: str) -> str:

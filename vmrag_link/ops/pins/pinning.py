@@ -59,6 +59,7 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
     old = parsed(ws.places.kb, data)
     new = next_pin(ws, old, revision, kb_branch, remote=remote)
     changed = pins.format(new) != data
+    ws.engine.protect(revision)
     if changed:
         remove_temporaries(ws.places.pin)
         write_atomically(ws.places.pin, pins.format(new))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from vmrag_link import clock
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import LINKS_BRANCH, reserved
-from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError, SchemaTooNew
+from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError, SchemaTooNew, first_of
 from vmrag_link.git import history, objects
 from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
 from vmrag_link.models import Link, Record
@@ -31,6 +31,9 @@ from vmrag_link.workspace import Workspace
 
 OF_A_SYNCED_FORK = "a fork that was synced lacks what its upstream has: git remote add upstream URL && vmrag sync"
 """Hosts bring a fork's branches up to date, and no other ref."""
+
+
+_NAMED = 3
 
 
 class FetchReport(Record, frozen=True):
@@ -168,6 +171,9 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
             raise nothing_at(address)
         task.advance(1)
         after = peer.heads()
+    if foreign := sorted(ws.engine.foreign_heads(address.key)):
+        names = first_of([repr(name) for name in foreign], _NAMED)
+        ws.progress.note(f"left out of {address.text}: {names} (tables of another program)")
     take_map(ws, address)
     take_in_links(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}

@@ -92,7 +92,8 @@ def _pins(ws: Workspace) -> list[str]:
 
 def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> None:
     """The root goes first: it becomes the default branch, which nobody can delete."""
-    heads = {name: head for name, head in ws.engine.remote_heads(known).items() if ws.engine.has_revision(head)}
+    there = ws.engine.remote_heads(known) | ws.engine.foreign_heads(known)
+    heads = {name: head for name, head in there.items() if ws.engine.has_revision(head)}
     ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root_of(ws.engine)} | heads)
     publish(ws.engine, fresh.key, DirectTransport(ws.engine, fresh), PublishRequest({}, pinned))
 

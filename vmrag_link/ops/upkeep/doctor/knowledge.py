@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME
+from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME, misplaced_root
 from vmrag_link.errors import KnowledgeLost, RemoteError, quoted, set_aside
 from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
 from vmrag_link.git.refs import BRANCHES
@@ -45,7 +45,25 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
     damage = ws.engine.damage()
     if damage:
         yield Finding("KB_DAMAGED", "error", damage, _fetch_again(ws.engine.folder), str(ws.engine.folder))
+    yield from _check_root_branch(ws)
     yield from _check_note(ws)
+
+
+def _check_root_branch(ws: Workspace) -> Iterator[Finding]:
+    if root := misplaced_root(ws.engine):
+        where = "is at another revision" if ws.engine.branch(ROOT_BRANCH) else "does not exist"
+        message = f"the branch {ROOT_BRANCH!r}, which every knowledge base begins with, {where}."
+        yield Finding("ROOT_MISPLACED", "error", message, DOCTOR, root)
+
+
+def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
+    engine, root = ws.engine, finding.subject
+    branch = engine.branch(ROOT_BRANCH)
+    if branch is None:
+        engine.create_branch(ROOT_BRANCH, root)
+    else:
+        engine.move_branch(ROOT_BRANCH, root, expected=branch.head)
+    return f"Put {ROOT_BRANCH!r} at revision {root[:12]}."
 
 
 def _fetch_again(folder: Path) -> str:
@@ -210,7 +228,7 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
     pin, root = ws.target().pin, ws.engine.branch(ROOT_BRANCH)
     if pin is None or root is None or not ws.engine.has_revision(pin.dolt_commit):
         return
-    if not ws.engine.is_ancestor(root.head, pin.dolt_commit):
+    if not misplaced_root(ws.engine) and not ws.engine.is_ancestor(root.head, pin.dolt_commit):
         message = (
             f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base than the one that is here."
         )
@@ -242,7 +260,9 @@ def _put_back(ws: Workspace, finding: Finding) -> str:
     return "Nothing was left to do."
 
 
-KNOWLEDGE = Topic("knowledge base", _check_knowledge, {"UNCOMMITTED_NOTE": _mend_note})
+KNOWLEDGE = Topic(
+    "knowledge base", _check_knowledge, {"UNCOMMITTED_NOTE": _mend_note, "ROOT_MISPLACED": _repair_root_branch}
+)
 JOURNAL = Topic(
     "journal", _check_journal, {"COMMIT_UNFINISHED": _finish, "REPLAY_UNFINISHED": _finish, "JOURNAL_DAMAGED": _finish}
 )
