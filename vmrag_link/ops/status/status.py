@@ -109,12 +109,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     git = GitBlock(head.commit, head.branch)
     files = sources_status(ws) if with_changes else None
     if not ws.initialized:
-        why = uninitialized(ws)
-        pin, flaws = _pin_alone(ws)
-        reasons = [why.message, *flaws, *_files_answer(ws), *_warnings(ws)]
-        return StatusReport(
-            "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint, sources=files
-        )
+        return _status_without_knowledge_base(ws, git, files)
     target = ws.target()
     index, damage = _index(ws, target)
     state, reasons, hint = _state(ws, target, damage)
@@ -156,6 +151,16 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         found = _after_resolve(found) if found else None
     return StatusReport(
         state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found, files
+    )
+
+
+def _status_without_knowledge_base(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
+    """Return the status of a work tree whose knowledge base does not exist on this machine."""
+    why = uninitialized(ws)
+    pin, flaws = _pin_alone(ws)
+    reasons = [why.message, *flaws, *_files_answer(ws), *_warnings(ws)]
+    return StatusReport(
+        "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint, sources=files
     )
 
 
