@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 import anyio.to_thread
+import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
@@ -99,8 +100,9 @@ async def _roots(context: ServerRequestContext[Any, Any]) -> list[Path]:
         return []
     try:
         with anyio.fail_after(ROOTS_SECONDS):
-            found = await context.session.list_roots()
-    except (MCPError, TimeoutError) as error:
+            # `session.list_roots` prints a warning of the SDK, which clients show as an error.
+            found = await context.session.send_request(types.ListRootsRequest(), types.ListRootsResult)
+    except (MCPError, TimeoutError, ValueError) as error:  # ValueError: the answer is not a list of roots
         log(f"the client does not say its roots ({error}); going by the current directory")
         return []
     urls = [urlsplit(str(each.uri)) for each in found.roots]

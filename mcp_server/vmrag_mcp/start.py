@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from vmrag_link import env, extras, toolset
-from vmrag_link.errors import McpExtraMissing, UsageInvalid
+from vmrag_link.errors import GitRepositoryMissing, McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
 from vmrag_mcp import options
@@ -65,11 +65,11 @@ def serve(asked: ServeRequest) -> None:
     gc.enable()
     for each in toolset.installed().problems:
         log(each)
-    if found.problem:
+    roots = listening is None and not place.named
+    if found.problem and not (roots and isinstance(found.problem, GitRepositoryMissing)):  # the roots may name one
         log(f"{found.problem.message} Hint: {found.problem.hint}")
     session = PlacedSession(place)
     server = KnowledgeServer(session, selection)
-    roots = listening is None and not place.named
     settled = found.problem is None and not roots
     server.sdk.middleware.append(FirstCall(server, session, asked.flags, settled=settled, roots=roots))
     try:

@@ -283,6 +283,7 @@ def test_the_clients_roots_say_which_repository_and_its_settings_decide_about_th
         assert server.answer(number)["result"]["structuredContent"]["error"] == "ACCESS_DENIED"
         assert "chroma_create_collection" not in server.tools()
         assert server.call("dolt_status")["kb"]["worktree"] == str(project.top)  # asked once
+        assert server.said == ""  # clients show what is printed to standard error as an error
 
 
 # -- settings
