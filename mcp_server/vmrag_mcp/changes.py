@@ -7,8 +7,9 @@ that many clients drop: every answer says by itself where it comes from.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -21,6 +22,8 @@ from vmrag_link.git import plumbing
 from vmrag_link.paths import Places, file_stamps
 
 POLL_SECONDS = 1.0
+_SHARE = 0.1
+"""Of the time, at most, that polling takes."""
 
 Tell = Callable[[str], Awaitable[None]]
 """Sends the notification that the resource of this URI has changed."""
@@ -35,33 +38,55 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 class Subscriptions:
     """The subscriptions of all clients of a server on one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, source_state: Callable[[], str]) -> None:
         self._directory = directory
+        self._source_state = source_state
         self.bus = Bus()
         self._told: dict[tuple[int, str], Tell] = {}
+        self._seen: tuple[object, ...] | None = None
+        """None while nobody has subscribed."""
 
     def follow(self, directory: Path) -> None:
         self._directory = directory
 
-    def subscribe(self, client: int, uri: str, tell: Tell) -> None:
-        """`client` tells connections apart, for `unsubscribe`."""
+    async def subscribe(self, client: int, uri: str, tell: Tell) -> None:
+        """Announce every change from now on.
+
+        `client` tells connections apart, for `unsubscribe`.
+        """
         self._told[client, uri] = tell
+        await self._begin()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, uris: Sequence[str]) -> AsyncIterator[None]:
+        """Announce every change from now on, as long as a client listens to these."""
+        with self.bus.listening(uris):
+            await self._begin()
+            yield
 
     def unsubscribe(self, client: int, uri: str) -> None:
         self._told.pop((client, uri), None)
 
-    async def watch(self) -> None:
-        """Poll once a second, for as long as somebody has subscribed."""
-        seen: tuple[object, ...] | None = None
-        while True:
-            await anyio.sleep(POLL_SECONDS)
-            if not self._told and not self.bus.listened:
-                seen = None
-                continue
+    async def _begin(self) -> None:
+        """Look before the client has its answer: what it changes after that is then a change."""
+        if self._seen is None:
             now = await anyio.to_thread.run_sync(self._looks)
-            if seen is not None and now != seen:
+            self._seen = self._seen or now
+
+    async def watch(self) -> None:
+        """Poll once a second, or less often where a look takes long, while clients subscribe."""
+        pause = POLL_SECONDS
+        while True:
+            await anyio.sleep(pause)
+            if not self._told and not self.bus.listened:
+                self._seen = None
+                continue
+            began = time.monotonic()
+            now = await anyio.to_thread.run_sync(self._looks)
+            pause = max(POLL_SECONDS, (time.monotonic() - began) / _SHARE)
+            before, self._seen = self._seen, now
+            if before is not None and now != before:
                 await self._announce()
-            seen = now
 
     async def _announce(self) -> None:
         for key, tell in list(self._told.items()):
@@ -72,12 +97,18 @@ class Subscriptions:
         await self.bus.announce()
 
     def _looks(self) -> tuple[object, ...]:
-        """Names, sizes and times of the files that every checkout, pin and write changes."""
+        """Names, sizes and times of the files that every checkout, pin and write changes, and the
+        state of the files of sources.
+        """
         try:
             places = plumbing.locate(self._directory)
         except VmragError:
-            return ()
-        return file_stamps(_files(places)), opening.stamp(places.kb)
+            return ("",)
+        try:
+            sources = self._source_state()
+        except (VmragError, OSError) as error:  # the next call of a tool reports it
+            sources = str(error)
+        return file_stamps(_files(places)), opening.stamp(places.kb), sources
 
 
 class Bus(InMemorySubscriptionBus):

@@ -58,7 +58,7 @@ class KnowledgeServer:
         session.tools = self.clients.everybody
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
-        self._changes = Subscriptions(session.directory)
+        self._changes = Subscriptions(session.directory, session.source_state)
         self._listen_handler = ListenHandler(self._changes.bus)
         self.sdk: Server[Any] = Server(
             NAME,
@@ -254,7 +254,7 @@ class KnowledgeServer:
     # -- notifications
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        self._changes.subscribe(_client(context), str(params.uri), context.session.send_resource_updated)
+        await self._changes.subscribe(_client(context), str(params.uri), context.session.send_resource_updated)
         return types.EmptyResult()
 
     async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -264,7 +264,7 @@ class KnowledgeServer:
     async def _listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        with self._changes.bus.listening(params.notifications.resource_subscriptions or ()):
+        async with self._changes.listening(params.notifications.resource_subscriptions or ()):
             return await self._listen_handler(context, params)
 
 

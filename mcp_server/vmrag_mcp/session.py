@@ -379,6 +379,18 @@ class Session:
             else:  # it may have left the engine's connection in the middle of something
                 ws.close()
 
+    def source_state(self) -> str:
+        """Return a text that changes with the files of sources; empty where there are no sources.
+
+        Raises `VmragError` if they cannot be listed.
+        """
+        from vmrag_link.sources.readable import token_of
+        from vmrag_link.workspace import source_tree
+
+        with self._workspace(CallProgress()) as ws:
+            tree = source_tree.in_work_tree(ws)
+            return token_of(tree.listing) if tree else ""
+
     def warm_up(self) -> None:
         """Load the models that the first query needs. What goes wrong here, that query says."""
         with contextlib.suppress(VmragError), self._workspace(CallProgress()) as ws:

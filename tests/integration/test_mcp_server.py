@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 import pytest
 from mcp.client import Client
@@ -293,6 +294,61 @@ def test_a_listener_of_the_stateless_era_hears_of_a_write(project):
 
     found = talk(project, "auto", body)
     assert {type(each) for each in found} == {ResourcesListChanged, ResourceUpdated}
+
+
+@pytest.mark.filterwarnings("ignore:resources/.* is removed")
+@both_eras
+@pytest.mark.parametrize("change", ["stored document", "source file", "new source file", "checkout"])
+def test_subscriber_hears_of_a_change_right_after_the_subscription(project, era, change):
+    project.write(".vmrag.yaml", "embedding.model: hash\nsources:\n- collection: manual\n  paths: [manual/*.md]\n")
+    project.write("manual/a.md", "# A\n\nFirst.\n")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "sources")
+    changes = {
+        "stored document": lambda: project.put("new.md", "text"),
+        "source file": lambda: project.write("manual/a.md", "# A\n\nOther.\n"),
+        "new source file": lambda: (project.write("manual/b.md", "# B\n"), project.git("add", "manual/b.md")),
+        "checkout": lambda: project.git("switch", "-qc", "topic"),
+    }
+    uri = "vmrag://collections/manual"
+    heard = anyio.Event()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification) and str(message.params.uri) == uri:
+            heard.set()
+
+    async def legacy(client):
+        await client.subscribe_resource(uri)
+        await anyio.to_thread.run_sync(changes[change])
+        with anyio.fail_after(SOON):
+            await heard.wait()
+
+    async def stateless(client):
+        async with client.listen(resource_subscriptions=[uri]) as events:
+            await anyio.to_thread.run_sync(changes[change])
+            with anyio.fail_after(SOON):
+                async for event in events:
+                    if isinstance(event, ResourceUpdated):
+                        return
+
+    talk(project, era, legacy if era == "legacy" else stateless, message_handler=hear)
+
+
+@pytest.mark.filterwarnings("ignore:resources/.* is removed")
+def test_subscriber_hears_nothing_while_nothing_changes(project):
+    heard: list[Any] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(message)
+
+    async def body(client):
+        await client.call_tool("search_documents", {"query": "rest"})
+        await client.subscribe_resource("vmrag://status")
+        await client.call_tool("search_documents", {"query": "setup"})
+        await anyio.sleep(3)
+
+    talk(project, "legacy", body, message_handler=hear)
+    assert [each for each in heard if isinstance(each, types.ResourceUpdatedNotification)] == []
 
 
 # -- toolsets that are switched on while a client is there ----------------------------------------
