@@ -15,11 +15,11 @@ _USER = re.compile(
 )
 _SSH = ("ssh", "git+ssh")
 _SERVICE = "git"
-"""The user of every git host over SSH, which says nothing about a person."""
+"""The user of every git host over SSH, which identifies no person."""
 
 
 def names_user(address: str) -> bool:
-    """Whether an address holds a user name or a password, except `git` for SSH."""
+    """Return True if an address holds a user name or a password, except `git` for SSH."""
     found = _USER.match(address)
     if found is None:
         return False

@@ -162,7 +162,7 @@ class Parameter(Record, frozen=True):
                 found = self._json(value) if isinstance(value, str) else value
                 if not isinstance(found, dict):
                     raise self._refusal(value, "an object", json=value)
-                _require_length(_characters(found), self.name, self.longest, self.name)
+                _require_length(_count_characters(found), self.name, self.longest, self.name)
                 return found
             case "array":
                 return self._list(value)
@@ -252,7 +252,7 @@ class Parameter(Record, frozen=True):
         if self.items == "object" and not isinstance(each, dict):
             raise self._refusal(each, "an object", where=where)
         if self.items == "object":
-            _require_length(_characters(each), where, self.longest, self.name)
+            _require_length(_count_characters(each), where, self.longest, self.name)
         if self.record:
             try:
                 return msgspec.convert(each, self.record)
@@ -458,7 +458,7 @@ def _require_length(characters: int, where: str, longest: int, parameter: str) -
         )
 
 
-def _characters(value: Any) -> int:
+def _count_characters(value: Any) -> int:
     """The number of characters of all texts in a JSON value, keys included."""
     number, rest = 0, [value]
     while rest:

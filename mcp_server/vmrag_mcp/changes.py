@@ -44,7 +44,7 @@ class Subscriptions:
         self.bus = Bus()
         self._told: dict[tuple[int, str], Tell] = {}
         self._seen: tuple[object, ...] | None = None
-        """None while nobody has subscribed."""
+        """None without a subscription."""
 
     def follow(self, directory: Path) -> None:
         self._directory = directory
@@ -55,19 +55,19 @@ class Subscriptions:
         `client` tells connections apart, for `unsubscribe`.
         """
         self._told[client, uri] = tell
-        await self._begin()
+        await self._take_first_look()
 
     @contextlib.asynccontextmanager
-    async def listening(self, uris: Sequence[str]) -> AsyncIterator[None]:
+    async def announce_while_listening(self, uris: Sequence[str]) -> AsyncIterator[None]:
         """Announce every change from now on, as long as a client listens to these."""
         with self.bus.listening(uris):
-            await self._begin()
+            await self._take_first_look()
             yield
 
     def unsubscribe(self, client: int, uri: str) -> None:
         self._told.pop((client, uri), None)
 
-    async def _begin(self) -> None:
+    async def _take_first_look(self) -> None:
         """Look before the client has its answer: what it changes after that is then a change."""
         if self._seen is None:
             now = await anyio.to_thread.run_sync(self._looks)

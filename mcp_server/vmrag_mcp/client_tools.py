@@ -89,7 +89,7 @@ class ClientTools:
         """Return the tools of a client over HTTP: by its session if the server issued that, else by
         the toolsets that its request names.
 
-        Whoever sends an id of their own has no session: others could send the same. Raises
+        A client that sends another id has no session: others could send the same. Raises
         `UsageInvalid` for an unknown toolset.
         """
         if session is None or session not in self._sessions:
@@ -97,7 +97,7 @@ class ClientTools:
         self._sessions.move_to_end(session)
         return self._sessions[session]
 
-    def begin(self, session: str, toolsets: str | None) -> None:
+    def begin_session(self, session: str, toolsets: str | None) -> None:
         """Remember a session that the server has issued. Raises `UsageInvalid` as `of_request`."""
         self._sessions[session] = EnabledTools(self._selection, toolsets)
         if len(self._sessions) > MOST_SESSIONS:

@@ -114,7 +114,7 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
 def _address_question(tool: str, remote: str) -> _Question:
     """The whole address, on a line of its own."""
     message = (
-        f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{_plain(remote)}\n\n"
+        f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{_escape_hidden(remote)}\n\n"
         f"{_host_of(remote)}What is sent there or comes from there is its owner's to see or to choose. Do you know whose it is?"
     )
     form = _form(
@@ -128,7 +128,7 @@ def _host_question(tool: str, host: str, url: str) -> _Question:
     """One host of a call: where its URL leads, or where that redirects to."""
     message = (
         f"An agent wants {tool} to ask a host for a page that nobody has agreed to here:\n\n{host}\n\n"
-        f"The whole address:\n\n{_plain(url)}\n\n"
+        f"The whole address:\n\n{_escape_hidden(url)}\n\n"
         "All that stands in it is sent there, and what comes from there is its owner's to choose. Do you know whose it is?"
     )
     form = _form(
@@ -138,7 +138,7 @@ def _host_question(tool: str, host: str, url: str) -> _Question:
     return _Question(_key(host), message, form, host)
 
 
-def _plain(text: str) -> str:
+def _escape_hidden(text: str) -> str:
     """Escape line ends, control characters, backslashes, and letters that look like others."""
     return text.encode("unicode_escape").decode()
 
@@ -150,13 +150,13 @@ def _host_of(remote: str) -> str:
     except ValueError:
         return ""
     usual = hosts.canonical(host)
-    return "" if usual == host else f"Its host is {_plain(usual)}. "
+    return "" if usual == host else f"Its host is {_escape_hidden(usual)}. "
 
 
 def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
     message = (
         f"An agent wants to switch on the toolset {toolset!r} of this server until it ends. Of the tools that come with it, "
-        f"these use the network or delete: {', '.join(map(_plain, tools))}."
+        f"these use the network or delete: {', '.join(map(_escape_hidden, tools))}."
     )
     return _Question(
         _key(f"toolset {toolset}"), message, _form(_box("Switch it on", "Until the server ends.")), toolset
@@ -165,7 +165,7 @@ def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
 
 def _ignored_question(tool: str, path: str) -> _Question:
     message = (
-        f"An agent wants {tool} to take a file into the knowledge base that git ignores:\n\n{_plain(path)}\n\n"
+        f"An agent wants {tool} to take a file into the knowledge base that git ignores:\n\n{_escape_hidden(path)}\n\n"
         "What the knowledge base holds is pushed, and others read it."
     )
     return _Question(_key(path), message, _form(_box("Take this file", "For this call.")), path)

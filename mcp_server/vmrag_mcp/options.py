@@ -251,8 +251,8 @@ def _excluded_with(name: str) -> set[str]:
     """Return the canonical names of the tools that clients may know by this name, and of those with
     the same effect on the same kind of data.
     """
-    meant = {canonical_name(each.name) for each in catalogue().values() if name in (each.name, each.short)}
-    return meant.union(*({*map(canonical_name, catalogue()[each].same_effect)} for each in meant))
+    meant = {canonical_name(tool.name) for tool in catalogue().values() if name in (tool.name, tool.short)}
+    return meant.union(*({*map(canonical_name, catalogue()[tool].same_effect)} for tool in meant))
 
 
 def _names(text: str) -> list[str]:

@@ -85,9 +85,9 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
     from vmrag_link.ops.history.ranges import branch_base
 
     call.standing()
-    asked = arguments.get("since", "")
-    require_text(asked, "since", ref=True)
-    since, why = (asked, "as asked") if asked else branch_base(call.ws)
+    ref = arguments.get("since", "")
+    require_text(ref, "since", ref=True)
+    since, why = (ref, "as asked") if ref else branch_base(call.ws)
     report = compare(call.ws, [since]).report()
     shown = _change_lines(
         call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"

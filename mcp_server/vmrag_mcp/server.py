@@ -264,7 +264,7 @@ class KnowledgeServer:
     async def _listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        async with self._changes.listening(params.notifications.resource_subscriptions or ()):
+        async with self._changes.announce_while_listening(params.notifications.resource_subscriptions or ()):
             return await self._listen_handler(context, params)
 
 

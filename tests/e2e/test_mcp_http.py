@@ -239,8 +239,8 @@ def test_session_id_that_the_server_did_not_issue_begins_no_session(running, ses
     headers = {"Mcp-Session-Id": session}
 
     async def enable(client):
-        done = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
-        return done, await tools_of(client)
+        answer = await client.call_tool("enable_toolset", {"toolset": "thinking"})
+        return answer.structured_content, await tools_of(client)
 
     refused, listed = talk(running.url, enable, **headers)
     assert (refused["code"], THOUGHTS in listed) == ("ACCESS_DENIED", False)

@@ -348,7 +348,7 @@ def test_subscriber_hears_nothing_while_nothing_changes(project):
         await anyio.sleep(3)
 
     talk(project, "legacy", body, message_handler=hear)
-    assert [each for each in heard if isinstance(each, types.ResourceUpdatedNotification)] == []
+    assert not any(isinstance(message, types.ResourceUpdatedNotification) for message in heard)
 
 
 # -- toolsets that are switched on while a client is there ----------------------------------------

@@ -194,7 +194,7 @@ def test_argument_is_refused_above_its_length(parameter, value, maximum):
     assert len(str(error.to_dict())) < 500
 
 
-@pytest.mark.parametrize("tool", catalogue().values(), ids=lambda each: each.name)
+@pytest.mark.parametrize("tool", catalogue().values(), ids=lambda tool: tool.name)
 def test_every_text_of_a_tool_has_a_length_in_schema_and_parser(tool):
     def refuse_longer(parameter, value, longest):
         with pytest.raises(UsageInvalid) as caught:
@@ -215,9 +215,9 @@ def test_every_text_of_a_tool_has_a_length_in_schema_and_parser(tool):
 def _text_shapes(schema):
     """Return each schema of a text within a parameter's schema."""
     shapes = [schema, *schema.get("anyOf", ())]
-    shapes += [each["items"] for each in shapes if "items" in each]
-    shapes += [inner for each in shapes for inner in each.get("anyOf", ())]
-    return [each for each in shapes if each.get("type") == "string"]
+    shapes += [shape["items"] for shape in shapes if "items" in shape]
+    shapes += [inner for shape in shapes for inner in shape.get("anyOf", ())]
+    return [shape for shape in shapes if shape.get("type") == "string"]
 
 
 def test_schema_names_the_default_of_the_seeds():
@@ -240,7 +240,7 @@ def test_function_can_tell_an_omitted_argument_from_its_default():
         """For this test."""
 
     declared = parameters(search)
-    assert [each.schema()["default"] for each in declared] == [5, "a"]
+    assert [parameter.schema()["default"] for parameter in declared] == [5, "a"]
     assert parse_arguments(declared, {}, no_warning) == {"number": None, "text": ""}
     assert parse_arguments(declared, {"number": 5, "text": "a"}, no_warning) == {"number": 5, "text": "a"}
 
@@ -249,7 +249,7 @@ def test_question_has_32_kb_and_name_4_kb():
     shapes = {tool.name: tool.schema["properties"] for tool in catalogue().values()}
     queries = [shapes[name]["query"]["maxLength"] for name in ("search_documents", "search", "search_issues")]
     assert {*queries, shapes["chroma_query_documents"]["query_texts"]["anyOf"][0]["items"]["maxLength"]} == {32_768}
-    assert {shapes["read"][each]["maxLength"] for each in ("name", "ref", "symbol")} == {4096}
+    assert {shapes["read"][name]["maxLength"] for name in ("name", "ref", "symbol")} == {4096}
 
 
 @pytest.mark.parametrize("broken", ["\0", "\ud800"])

@@ -317,14 +317,14 @@ LONGEST_REF = 4096
 
 
 def can_name_commit(ref: str) -> bool:
-    """Whether git can be given this expression: no option, no exclusion, no search for an agent."""
+    """Return True if git can resolve this text: no option, exclusion, or search for an agent."""
     if not ref or ref[0] in "-^" or "\0" in ref or len(ref) > LONGEST_REF:
         return False
     return not (is_for_agent() and searches_messages(ref))
 
 
 def searches_messages(ref: str) -> bool:
-    """Whether git would search the messages of commits for this expression."""
+    """Return True if git would search the messages of commits for this expression."""
     return "^{/" in ref or ":/" in ref
 
 

@@ -50,7 +50,7 @@ def answering_agent() -> Iterator[None]:
 
 
 def is_for_agent() -> bool:
-    """Whether this code runs within `answering_agent`."""
+    """Return True within `answering_agent`."""
     return _answers_agent.get()
 
 

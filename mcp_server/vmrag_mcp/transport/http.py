@@ -199,7 +199,7 @@ class ToolsetChoice:
         """A session begins with the answer that names it; it ends when it is deleted or unknown."""
         if session is None:
             for begun in _values(answer, SESSION_HEADER):
-                self._clients.begin(begun, toolsets)
+                self._clients.begin_session(begun, toolsets)
         elif answer["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and answer["status"] < _FAILED):
             self._clients.end(session)
 

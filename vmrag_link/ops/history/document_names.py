@@ -125,7 +125,7 @@ def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
 
     REF is anything that `revparse.resolve_rev` takes, and ends as `revparse.separate_ref` has it. A
     document's name can also contain colons: `WORKING:NAME` names one that begins like a REF. Raises
-    as `find` and `resolve_rev`. What is not versioned has no REF, and its revision is empty.
+    as `find` and `resolve_rev`. A document that is not versioned has no REF and no revision.
     """
     if not isinstance(ws, Workspace):
         return DocumentPlace(local_store.AT, ""), find(ws.engine, [local_store.AT], name)

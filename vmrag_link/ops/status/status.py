@@ -119,10 +119,8 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
     merge, unmergeable = _open_merge(ws)
-    if state == "in_sync" and merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
-        state, hint = "merging", _finishing(merge)
-    if state == "in_sync" and unmergeable:
-        state, hint = "merging", unmergeable.hint
+    if state == "in_sync" and (finish := _way_to_finish(merge, unmergeable, target)):
+        state, hint = "merging", finish
     if state == "in_sync" and (drops := _open_drops(ws, git.head)):
         state, hint = "dropped", drops[0].hint
         reasons += [f"{each.message} To restore it: {each.hint}; to accept the loss: {_accept(each)}" for each in drops]
@@ -152,6 +150,15 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     return StatusReport(
         state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found, files
     )
+
+
+def _way_to_finish(merge: MergeState | None, unmergeable: VmragError | None, target: Target) -> str:
+    """Return the command that finishes an open merge of this branch. Empty without such a merge."""
+    if unmergeable:
+        return unmergeable.hint
+    if merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
+        return _finishing(merge)
+    return ""
 
 
 def _status_without_knowledge_base(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
