@@ -417,8 +417,8 @@ def library_folders(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def bare(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """All that a child process is told which reads strangers' files: its own folder, and where the
-    libraries of a Python lie that was built so.
+    """The whole environment of a child process that reads untrusted files: its own folder, and the
+    folders of libraries, for a Python that was built so.
     """
     libraries = {name: environ[name] for name in _LIBRARY_FOLDERS if name in environ}
     return libraries | {TEMPORARY: str(folder), "LC_ALL": "C.UTF-8"}

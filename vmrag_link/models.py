@@ -81,9 +81,7 @@ IMPLIED = (ISSUES, KNOWLEDGE, COMPOUNDING, EXTERNAL)
 
 
 def is_reserved_name(collection: str) -> bool:
-    """Whether tools write down what they need in collections of this name, so that no source may
-    have it.
-    """
+    """Return whether tools write to collections of this name, so that no source may have it."""
     return collection in SYSTEM_COLLECTIONS or collection.startswith(tuple(f"{kind}_" for kind in IMPLIED))
 
 

@@ -48,7 +48,7 @@ class Places(NamedTuple):
 
     @property
     def is_jj_workspace(self) -> bool:
-        """Whether the code's work tree is a workspace of jj in which git finds no repository."""
+        """Return whether this is for a workspace of jj in which git finds no repository."""
         code = self.code or self
         return code.git_dir.parent == code.common / JJ_WORKSPACES
 

@@ -437,11 +437,11 @@ def test_archive_with_jj_store_contacts_no_remote(project, tmp_path, url, comman
     archive.git("config", "remote.origin.url", url.replace("RUN", str(archive.store / "run")))
     pin = archive.project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, "7" * len(project.pinned)))
-    done = archive.project.vmrag(*command.split(), code=None)
+    ended = archive.project.vmrag(*command.split(), code=None)
     assert archive.programs_run() == ""
     if command == "fetch":
-        assert "without .git" in done.err
-        assert "hint: jj git colocation enable" in done.err
+        assert "without .git" in ended.err
+        assert "hint: jj git colocation enable" in ended.err
 
 
 def test_archive_with_jj_store_answers(project, tmp_path):

@@ -224,9 +224,9 @@ def test_query_cuts_equal_blobs_once(project):
     once = time.process_time() - before
     commit(project, "copies", **{f"src/{number}.cs": costly(60_000) for number in range(8)})
     before = child_seconds()
-    found = project.ask("query", "a", "--collection", "code", "-k", "50")
+    answer = project.ask("query", "a", "--collection", "code", "-k", "50")
     assert child_seconds() - before < 3 * once + 1
-    assert {each["doc_id"] for each in found["results"]} >= {f"src/{number}.cs" for number in range(8)}
+    assert {hit["doc_id"] for hit in answer["results"]} >= {f"src/{number}.cs" for number in range(8)}
 
 
 @pytest.mark.parametrize("at", [(), ("--at", "HEAD")], ids=["work tree", "commit"])
@@ -234,23 +234,23 @@ def test_query_reports_files_beyond_budget_and_indexes_them_later(project, monke
     names = {f"src/{number}.cs" for number in range(4)}
     commit(project, "costly", **{f"src/{number}.cs": costly(15_000, number) for number in range(4)})
     monkeypatch.setattr(languages, "ANSWER_SECONDS", 0.1)
-    asked = ("query", "a", "--collection", "code", "--mode", "keyword", "-k", "500", *at)
+    command = ("query", "a", "--collection", "code", "--mode", "keyword", "-k", "500", *at)
     answered, percents = [], []
     for _ in range(4):
-        done = project.vmrag(*asked)
-        answered.append({each["doc_id"] for each in project.ask(*asked)["results"]} & names)
+        ended = project.vmrag(*command)
+        answered.append({hit["doc_id"] for hit in project.ask(*command)["results"]} & names)
         percents += [
-            int(percent) for percent in re.findall(r"indexing: (\d+) % of the files answer", done.out + done.err)
+            int(percent) for percent in re.findall(r"indexing: (\d+) % of the files answer", ended.out + ended.err)
         ]
     assert percents
     assert percents == sorted(percents)
     assert percents[-1] < 100
     assert answered[0] < answered[-1] == names
-    assert "indexing:" not in project.vmrag(*asked).err
-    partly = project.ask(*asked)["results"]
+    assert "indexing:" not in project.vmrag(*command).err
+    partly = project.ask(*command)["results"]
     shutil.rmtree(project.shared)
     monkeypatch.undo()
-    assert project.ask(*asked)["results"] == partly
+    assert project.ask(*command)["results"] == partly
 
 
 def test_golden_queries_need_all_files(project, monkeypatch):

@@ -242,8 +242,8 @@ def natively_done(home: Path, without: str = "") -> list[str]:
     left_out = f"import vmrag_link.conversion.child.{module} as part\npart.{name} = lambda *_: False\n" if name else ""
     argv = [sys.executable, "-P", "-c", left_out + _NATIVE, str(home)]
     with (own / "stderr").open("wb") as complaints:
-        done = subprocess.run(argv, cwd=own, stdout=subprocess.PIPE, stderr=complaints, text=True, check=True)
-    return done.stdout.splitlines()
+        ended = subprocess.run(argv, cwd=own, stdout=subprocess.PIPE, stderr=complaints, text=True, check=True)
+    return ended.stdout.splitlines()
 
 
 @LANDLOCK
@@ -291,12 +291,12 @@ for number in range(40):
 
 @LANDLOCK
 def test_child_writes_at_most_one_mebibyte_in_total(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    with (own / "stderr").open("wb") as complaints:
-        subprocess.run([sys.executable, "-P", "-c", _FILLS], cwd=own, stderr=complaints, check=True)
-    assert [each.name for each in own.iterdir()] == ["stderr"]
-    assert (own / "stderr").stat().st_size <= MIB
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with (folder / "stderr").open("wb") as complaints:
+        subprocess.run([sys.executable, "-P", "-c", _FILLS], cwd=folder, stderr=complaints, check=True)
+    assert [path.name for path in folder.iterdir()] == ["stderr"]
+    assert (folder / "stderr").stat().st_size <= MIB
 
 
 @LINUX

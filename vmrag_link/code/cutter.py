@@ -88,18 +88,18 @@ class CodeCutter:
                 if isinstance(first, CodeTask):
                     if self._budget.seconds <= 0:
                         return
-                    found = self._answer(waiting)
+                    pieces = self._answer(waiting)
                     if first.blob:
-                        answers[_copy_of(first)] = found
+                        answers[_copy_of(first)] = pieces
                 elif isinstance(first, _Copy):
                     copied = answers[first]
                     assert copied is not None  # noqa: S101  the text came before, and has its answer
-                    found = copied
+                    pieces = copied
                 else:
-                    found = first
+                    pieces = first
                 waiting.popleft()
                 self._told = max(0, self._told - 1)
-                yield found
+                yield pieces
         finally:
             if self._process and any(isinstance(each, CodeTask) for each in islice(waiting, self._told)):
                 self._process.retire()  # its answers would be taken for those to others
@@ -151,7 +151,7 @@ def _copy_of(task: CodeTask) -> _Copy:
 def _read_ahead(
     given: Iterator[CodeTask], waiting: _Waiting, answers: dict[_Copy, list[CodePiece] | CodeUnparsed | None]
 ) -> bool:
-    """Whether any task is left. Texts that may come again get their place among the answers."""
+    """Return whether any task remains. Texts that may come again get a place in `answers`."""
     characters = sum(len(each.text) for each in waiting if isinstance(each, CodeTask))
     while not waiting or (len(waiting) < _MOST_AHEAD and characters < _CHARACTERS_AHEAD):
         task = next(given, None)

@@ -264,14 +264,14 @@ LONGEST_MESSAGE = 1 << 26
 
 
 ANSWER_SECONDS = 20.0
-"""Of computing that the cutting of texts may cost one answer: of code that people write, a hundred
-megabytes. The parser's own count of operations limits each text, but some of its operations cost
-sixty times as much as others.
+"""The limit of computing that one answer may spend on cutting texts: enough for a hundred megabytes
+of code that people write. The parser's own count of operations limits each text, but some of its
+operations cost sixty times as much as others.
 """
 
 
 class CutBudget:
-    """What the cutting of all texts for one answer may cost."""
+    """The seconds of computing that are left for the texts of one answer."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.seconds = seconds

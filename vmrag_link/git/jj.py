@@ -4,7 +4,7 @@ jj is not run: it would take a snapshot of the folder. Its own files say which g
 workspace's, and which commit is checked out. They may be a stranger's. They are read only where git
 found nothing and the folder is this user's; names of objects are nothing but that, and git itself
 decides whether the repository that they name may be used, by its owner and `safe.bareRepository`.
-Its hooks, filters and remotes may be a stranger's, too. So every git call in such a workspace is
+Its hooks, filters and remotes are untrusted. So every git call in such a workspace is
 guarded as in `git.beside`: here, and in `git.run.git` for all other modules.
 
 git gets a directory for the workspace below ours, as it has one for each linked work tree: a HEAD,

@@ -124,18 +124,18 @@ def _locate_in_container(start: Path) -> Places:
 def _work_tree_of_container(start: Path) -> Places | None:
     """Return the work tree of HEAD's branch in a bare repository, else the first; None without."""
     listed = git_in(start, "worktree", "list", "--porcelain").text.split("\n\n")
-    repository, *trees = [dict(line.partition(" ")[::2] for line in each.splitlines()) for each in listed if each] or [
-        {}
-    ]
-    trees = [each for each in trees if Path(each["worktree"], ".git").exists()]
+    repository, *trees = [
+        dict(line.partition(" ")[::2] for line in block.splitlines()) for block in listed if block
+    ] or [{}]
+    trees = [tree for tree in trees if Path(tree["worktree"], ".git").exists()]
     if "bare" not in repository or not trees:
         return None
     branch = git_in(start, "symbolic-ref", "--quiet", "HEAD").text.strip()
-    chosen = next((each for each in trees if each.get("branch") == branch), trees[0])
-    tree = locate(Path(chosen["worktree"]))
+    chosen = next((tree for tree in trees if tree.get("branch") == branch), trees[0])
+    places = locate(Path(chosen["worktree"]))
     common = git_in(start, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.removesuffix(b"\n")
     # A bare repository may name any folder as its work tree. The folder must name the repository.
-    return tree if tree.common.samefile(os.fsdecode(common)) else None
+    return places if places.common.samefile(os.fsdecode(common)) else None
 
 
 _BAD_CONFIG = re.compile(

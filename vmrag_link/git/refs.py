@@ -279,9 +279,9 @@ def uncommitted_pins(places: Places) -> list[bytes]:
     """
     found: dict[bytes, None] = {}
     for folder in (*git_dirs(places), *(head.parent for head in places.common.glob(f"{JJ_WORKSPACES}/*/HEAD"))):
-        # In the repository of a jj workspace, the monitor of files may be a stranger's program.
-        asked = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--", PIN_NAME)
-        staged = demand(places._replace(git_dir=folder), *asked)
+        # The repository of a jj workspace is untrusted: its monitor of files may be any program.
+        list_pin = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--", PIN_NAME)
+        staged = demand(places._replace(git_dir=folder), *list_pin)
         for entry in filter(None, staged.stdout.split(b"\0")):
             found[demand(places, "cat-file", "blob", entry.split(b" ")[1].decode()).stdout[:PIN_READ_LIMIT]] = None
     for top in tops(places):

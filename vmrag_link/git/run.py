@@ -136,8 +136,8 @@ def git(
 
 @functools.lru_cache(maxsize=8)
 def _guards_of_jj(places: Places, _stamps: tuple[FileStamp | None, ...]) -> dict[str, str]:
-    asked = ("config", "--name-only", "--get-regexp", r"^filter\.")
-    return guarded_environment(git_in(places.top, f"--git-dir={places.common}", *asked).text.splitlines())
+    list_filters = ("config", "--name-only", "--get-regexp", r"^filter\.")
+    return guarded_environment(git_in(places.top, f"--git-dir={places.common}", *list_filters).text.splitlines())
 
 
 def guarded_environment(keys: Iterable[str]) -> dict[str, str]:

@@ -141,7 +141,7 @@ def documents(
     from vmrag_link.code.cutter import CodeCutter  # whoever lists files cuts nothing
 
     waiting, left_out = deque[Document](), list[tuple[str, Document | NoDocument]]()
-    repeated = {blob for blob, number in Counter(each.blob for each in files).items() if number > 1}
+    repeated = {blob for blob, number in Counter(file.blob for file in files).items() if number > 1}
 
     def tasks() -> Iterator[CodeTask]:
         for file, found in texts:

@@ -55,8 +55,8 @@ def landlock_version() -> int:
 def restrict_files(readable: Iterable[str], removable: str) -> bool:
     """For good, this thread and those that it starts; whether the kernel does it.
 
-    No file can be made or written. `no_new_privs` has to be set. Of `readable`, files and folders,
-    some need not be there. The process removes the folder `removable` when it ends. So empty
+    No file can be made or written. `no_new_privs` has to be set. Some of `readable`, files and
+    folders, may be missing. The process removes the folder `removable` when it ends. So empty
     folders beside it can be removed, too.
     """
     abi = landlock_version()
@@ -108,7 +108,7 @@ _REFUSED = (
     "shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semtimedop 220 192, semctl 66 191",
     "msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181",
     "keyctl 250 219, add_key 248 217, request_key 249 218",
-    # What changes or reads other processes; more of it is below.
+    # These calls change or read other processes; more of them are below.
     "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, tkill 200 130",
     "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, setpriority 141 140, ioprio_set 251 30, get_robust_list 274 100",
     # Whoever ends a conversion ends its group of processes.
@@ -140,15 +140,16 @@ _FCNTL, _IOCTL, _PRCTL = (72, 25), (16, 29), (157, 167)
 
 _F_SETFL, _O_ASYNC, _PR_SCHED_CORE = 4, 0x2000, 62
 _DESCRIPTOR_COMMANDS = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032, 1033, 1034)
-"""Of fcntl, beside F_SETFL: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, locks of both kinds,
-F_DUPFD_CLOEXEC, F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS. F_SETOWN, F_SETOWN_EX and F_SETSIG would
-send signals to other processes, F_SETLEASE would stop them, F_NOTIFY watches folders.
+"""The commands of fcntl that are allowed, beside F_SETFL: F_DUPFD, F_GETFD, F_SETFD, F_GETFL,
+locks of both kinds, F_DUPFD_CLOEXEC, F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS. F_SETOWN, F_SETOWN_EX
+and F_SETSIG would send signals to other processes, F_SETLEASE would stop them, F_NOTIFY watches
+folders.
 """
 
 _DEVICE_REQUESTS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Of ioctl: TCGETS (`isatty`), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. FIOASYNC,
-FIOSETOWN, SIOCSPGRP and TIOCSPGRP would send signals, TIOCSTI would type at the terminal, and
-FICLONE would copy a file.
+"""The requests of ioctl that are allowed: TCGETS (`isatty`), TIOCGWINSZ, FIONREAD, FIONBIO,
+FIONCLEX, FIOCLEX. FIOASYNC, FIOSETOWN, SIOCSPGRP and TIOCSPGRP would send signals, TIOCSTI would
+type at the terminal, and FICLONE would copy a file.
 """
 
 _NEW = 424
@@ -164,7 +165,7 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
-"""Places in what the kernel tells a filter. Of an argument the lower half: these are `int`."""
+"""Offsets in `struct seccomp_data`. The lower half of an argument is enough: these are `int`."""
 
 _KILL, _FAIL, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 
