@@ -729,7 +729,7 @@ def system_failure(error: BaseException) -> FileFailed | None:
 
 
 def refuses_writing(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, is that a file cannot be written: the disk is full or
+    """Return True if an error, or its cause, keeps a file from being written: the disk is full or
     read-only, or a limit or a right is missing.
     """
     while error is not None:
@@ -762,7 +762,7 @@ SQLITE_PATH_BYTES, DOLTLITE_PATH_BYTES = 503, 511
 
 
 def is_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> bool:
-    """Whether a database cannot be opened at this path."""
+    """Return True if a database cannot be opened at this path."""
     return len(os.fsencode(path)) > most
 
 

@@ -118,9 +118,9 @@ print(json.dumps(answers))
 
 def run_commands(project: Project, prefix: tuple[str, ...], *lines: str) -> dict[str, tuple[int, str]]:
     """Code and output of each command."""
-    done = start(project, *lines, program=(*prefix, sys.executable, "-c", PROGRAM)).done()
-    assert done.code == 0, done
-    return {line: (code, text) for line, (code, text) in done.json.items()}
+    result = start(project, *lines, program=(*prefix, sys.executable, "-c", PROGRAM)).done()
+    assert result.code == 0, result
+    return {line: (code, text) for line, (code, text) in result.json.items()}
 
 
 @pytest.mark.parametrize("way", ["mount", "rights", "limit"])
@@ -128,8 +128,8 @@ def test_commands_answer_alike_where_nothing_can_be_written(project, way):
     with unwritable(project, way) as prefix:
         answers = run_commands(project, prefix, *COMMANDS)
         assert not list(project.own.glob("tree/*")), "nothing was remembered"
-    wanted = run_commands(project, (), *COMMANDS)
-    assert {line: each for line, each in answers.items() if each != wanted[line]} == {}
+    expected = run_commands(project, (), *COMMANDS)
+    assert {line: answer for line, answer in answers.items() if answer != expected[line]} == {}
     assert "edited text" in answers["query zebra"][1]
 
 
@@ -179,9 +179,9 @@ for number in range(5):
 print(len(seal.IN_MEMORY))
 """
     with read_only(project.top / ".git"):
-        done = start(project, program=(*WITHOUT_RIGHTS, sys.executable, "-c", script)).done()
-    assert done.code == 0, done
-    assert int(done.out) <= 4, done
+        result = start(project, program=(*WITHOUT_RIGHTS, sys.executable, "-c", script)).done()
+    assert result.code == 0, result
+    assert int(result.out) <= 4, result
 
 
 # -- paths that SQLite cannot open
@@ -201,8 +201,8 @@ def test_query_answers_in_a_repository_with_a_long_path(tmp_path, monkeypatch, l
     made.vmrag("init", "--no-hooks")
     made.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
     made.vmrag("commit", "-m", "note")
-    found = made.ask("query", "otters", "--mode", "keyword")["results"]
-    assert [each["doc_id"] for each in found] == ["note.md"]
+    results = made.ask("query", "otters", "--mode", "keyword")["results"]
+    assert [row["doc_id"] for row in results] == ["note.md"]
     assert made.ask("query", "three four")["results"][0]["doc_id"] == "docs/page.md"
     assert made.vmrag("fingerprint", "--verify").code == 0
     sent = length < 460

@@ -126,12 +126,12 @@ def test_a_command_that_reads_stays_in_its_budget(project, line):
 
 def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
-    require(load(project, "import", "docs", "--collection", "handbook"), Budget(167, 6, "yaml"))
+    require(load(project, "import", "docs", "--collection", "handbook"), Budget(168, 6, "yaml"))
     require(load(project, "commit", "-m", "rest"), Budget(160, 8, "yaml"))
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
     require(load(project, "post-checkout", kind="hook"), Budget(115, 2, "yaml"))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(117, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(118, 2, "yaml"))
     assert project.pinned == project.status()["index"]["revision"]

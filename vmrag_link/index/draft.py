@@ -98,7 +98,7 @@ class Draft:
         with contextlib.ExitStack() as opened:
             opened.enter_context(self._segments.making())
             self._building = opened.enter_context(self._segments.building())
-            base = _without(self._base, self._without)
+            base = _remove_segments(self._base, self._without)
             self._reader = opened.enter_context(contextlib.closing(IndexReader(base, self._segments.root)))
             self._held = {name: self._recounted(name, each) for name, each in base.collections.items()}
             self._pieces = [dict(part.pieces) for part in base.parts]
@@ -380,13 +380,13 @@ class Draft:
 def seal_view(folder: Path, view: IndexView, segments: Path) -> None:
     """Write a view of finished segments into a folder, over one that is there."""
     storage.make_folder(folder)
-    storage.write_file(folder / views.FILE, views.encode(view))
+    storage.write_file(folder / views.FILE, views.encode_view(view))
     if storage.is_in_memory(folder):
         return
     sizes = {part.segment: size_of(segments / part.segment) for part in view.parts}
     seal.write(folder, format=FORMAT, revision=view.revision, segments=sizes)
 
 
-def _without(view: IndexView, damaged: AbstractCollection[str]) -> IndexView:
+def _remove_segments(view: IndexView, damaged: AbstractCollection[str]) -> IndexView:
     """A view without some of its segments; its totals still count them."""
     return msgspec.structs.replace(view, parts=tuple(part for part in view.parts if part.segment not in damaged))

@@ -228,7 +228,7 @@ class Manifest:
     """The open manifest of a segment: one that is being made, or that nobody changes any more."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        self.connection = storage.connect(folder / FILE, frozen=not create)
+        self.connection = storage.connect_database(folder / FILE, frozen=not create)
         try:
             if create:
                 self.connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")

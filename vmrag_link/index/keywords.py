@@ -95,7 +95,7 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
     """A connection to the words of a segment, made if absent, for one thread at a time. `frozen`:
     the segment is finished.
     """
-    connection = storage.connect(folder / FILE, frozen=frozen)
+    connection = storage.connect_database(folder / FILE, frozen=frozen)
     if frozen:
         return connection
     try:

@@ -169,8 +169,8 @@ class SegmentWriter:
         if problem:
             raise unusable(self.folder, problem)
         self._changing.close()
-        storage.save(self.folder / flat_files.FILE, self._manifest.connection)
-        storage.save(self.folder / keywords.FILE, self._words)
+        storage.save_database(self.folder / flat_files.FILE, self._manifest.connection)
+        storage.save_database(self.folder / keywords.FILE, self._words)
         self._opened.close()
         if not storage.is_in_memory(self.folder):
             permissions.settle(self.folder)

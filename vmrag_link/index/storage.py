@@ -36,7 +36,7 @@ class MemoryFolder:
         self.kept: dict[str, sqlite3.Connection] = {}
         self.readers = 0
 
-    def connect(self, name: str) -> sqlite3.Connection:
+    def connect_database(self, name: str) -> sqlite3.Connection:
         location = f"file:/{self.name}-{name}?vfs=memdb"
         if name not in self.kept:
             self.kept[name] = sqlite3.connect(location, uri=True, check_same_thread=False)
@@ -90,7 +90,7 @@ def rename_in_memory(folder: Path, to: Path) -> None:
 
 
 def forget_in_memory(folder: Path) -> None:
-    """Remove a folder from memory, if it is there and has no reader."""
+    """Remove a folder from memory, unless it has a reader."""
     if (kept := _FOLDERS.get(folder)) and not kept.readers:
         del _FOLDERS[folder]
         seal.IN_MEMORY.remove(folder)
@@ -150,12 +150,12 @@ def file_size(path: Path) -> int:
 # -- databases -------------------------------------------------------------------------------------
 
 
-def connect(path: Path, *, frozen: bool) -> sqlite3.Connection:
-    """Open a database of an index folder, which is made if absent. `frozen`: nobody changes the
-    file any more, so it needs neither locks nor a writable folder.
+def connect_database(path: Path, *, frozen: bool) -> sqlite3.Connection:
+    """Open a database of an index folder, or make it. A `frozen` file never changes, so it needs
+    neither locks nor a writable folder.
     """
     if kept := _FOLDERS.get(path.parent):
-        return kept.connect(path.name)
+        return kept.connect_database(path.name)
     if is_too_long(path):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         if frozen:
@@ -172,11 +172,11 @@ def read_database(path: Path) -> bytes:
     """The content of a finished database. Raises OSError."""
     if not (kept := _FOLDERS.get(path.parent)):
         return path.read_bytes()
-    with contextlib.closing(kept.connect(path.name)) as connection:
+    with contextlib.closing(kept.connect_database(path.name)) as connection:
         return connection.serialize()
 
 
-def save(path: Path, connection: sqlite3.Connection) -> None:
+def save_database(path: Path, connection: sqlite3.Connection) -> None:
     """Write a finished database to its file, if SQLite cannot do that."""
     if path.parent not in _FOLDERS and is_too_long(path):
         path.write_bytes(connection.serialize())

@@ -135,7 +135,7 @@ def has_given_vectors(folder: Path) -> bool:
     return False
 
 
-def encode(view: IndexView) -> bytes:
+def encode_view(view: IndexView) -> bytes:
     """The content of its `FILE`."""
     return msgspec.msgpack.encode(view)
 

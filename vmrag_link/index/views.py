@@ -91,11 +91,11 @@ class Segments(Directories):
         """What `collect` would remove, if these views went, too."""
         there = [path for path in self.newest() if not _of_other_format(path)]
         # Those without a name, too: a view lies there until its maker gives it one.
-        found = [view for root in roots if there for view in _folders(root) if view not in without]
+        found = [view for root in roots if there for view in _list_folders(root) if view not in without]
         named = {name for view in found for name in segments_of(view)}
         spare = [path for path in there if path.name not in named]
         # Their seals say it quickly; what no checksum covers is not enough to remove something for.
-        counted = {part.segment for view in found if spare for part in _parts(view)}
+        counted = {part.segment for view in found if spare for part in _read_parts(view)}
         return [path for path in spare if path.name not in counted]
 
 
@@ -112,7 +112,7 @@ class MemorySegments(Segments):
 
     @contextlib.contextmanager
     def building(self) -> Iterator[Path]:
-        """As `Directories.building`, in memory."""
+        """Yield a new folder in memory."""
         with built_in_memory(self.root) as folder:
             yield folder
 
@@ -220,8 +220,8 @@ class Views(Directories):
 class MemoryViews(Views):
     """Views that this process keeps in memory, beside those on the disk.
 
-    A view on the disk can be the base of one in memory. To remove it, nobody waits for us: a reader
-    that misses a segment looks again.
+    A view on the disk can be the base of one in memory. Other processes can remove that base: a
+    reader that misses a segment looks again.
     """
 
     @property
@@ -236,7 +236,7 @@ class MemoryViews(Views):
 
     @contextlib.contextmanager
     def building(self) -> Iterator[Path]:
-        """As `Directories.building`, in memory."""
+        """Yield a new folder in memory."""
         with built_in_memory(self.root) as folder:
             yield folder
 
@@ -247,7 +247,7 @@ class MemoryViews(Views):
         return target
 
     def name(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
-        """Give a finished view its name. Others that nobody reads are removed."""
+        """Give a finished view its name, and remove the others without a reader."""
         del problem
         from vmrag_link.index import storage
 
@@ -275,13 +275,13 @@ def _forget_segments(root: Path) -> None:
     from vmrag_link.index import storage
 
     with storage.MAKING:
-        counted = {part.segment for folder in seal.IN_MEMORY if folder.parent != root for part in _parts(folder)}
+        counted = {part.segment for folder in seal.IN_MEMORY if folder.parent != root for part in _read_parts(folder)}
         for path in storage.folders_in_memory(root):
             if path.name not in counted and not path.name.startswith(BUILDING):
                 storage.forget_in_memory(path)
 
 
-def _folders(root: Path) -> list[Path]:
+def _list_folders(root: Path) -> list[Path]:
     return [each for each in root.iterdir() if each.suffix not in (".lock", ".holder")] if root.is_dir() else []
 
 
@@ -294,7 +294,7 @@ def _of_other_format(path: Path) -> bool:
     return True
 
 
-def _parts(view: Path) -> Sequence[views.CountedSegment]:
+def _read_parts(view: Path) -> Sequence[views.CountedSegment]:
     with contextlib.suppress(IndexFailed):
         return views.read(view).parts
     return ()

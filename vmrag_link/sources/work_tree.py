@@ -119,7 +119,7 @@ class _Where(NamedTuple):
 
 
 def _index_copy(places: Places, where: _Where) -> Path | None:
-    """The copy of git's index, made if it is missing; None where it cannot be written."""
+    """Return a copy of the git index, or None if the disk takes no file."""
     if not where.copy.exists():
         try:
             raw_changes.make(places, where.copy)

@@ -164,13 +164,13 @@ class SourceIndexer(NamedTuple):
         return self._replace(kept=MemoryViews(self.kept.root)).make_view(wanted, durable=durable, most=most)
 
     def make_view(self, wanted: SourceContents, *, durable: bool, most: int | None) -> SourceView:
-        """As `provide`. Raises where the view cannot be written, too."""
+        """Provide a view at one place. Raises if it cannot be written."""
         kept = self.kept
         with kept.segments.making(), contextlib.ExitStack() as held:
-            base = _nearest(kept, wanted, held) if kept.problem(wanted.key) else None
+            base = _find_nearest(kept, wanted, held) if kept.problem(wanted.key) else None
             left = 0
             if most is not None and kept.problem(wanted.key):
-                wanted, left = _part(wanted, read(base).tags if base else {}, most)
+                wanted, left = _take_part(wanted, read(base).tags if base else {}, most)
             if not kept.problem(wanted.key):
                 path = kept.path(wanted.key)
                 kept.touch(path)
@@ -245,7 +245,7 @@ class SourceIndexer(NamedTuple):
         return left_out, unread
 
 
-def _nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) -> Path | None:
+def _find_nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) -> Path | None:
     """The sound view with the fewest other files, locked in `held`."""
     best: tuple[int, Path] | None = None
     total = _count(wanted.tags)
@@ -267,7 +267,7 @@ def _nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) ->
     return path
 
 
-def _part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContents, int]:
+def _take_part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContents, int]:
     """What is there as it is wanted, with so many more files, and the number of the others."""
     part: dict[str, dict[str, str]] = {}
     left = 0

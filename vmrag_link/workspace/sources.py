@@ -147,7 +147,7 @@ class Sources:
         damaged = False
         for attempt in range(ATTEMPTS):
             try:
-                opened = self._current(config, stored, anew=damaged)
+                opened = self._current(config, stored, damaged=damaged)
             except FileFailed:  # a file was written between two looks, or the disk is full
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -162,9 +162,9 @@ class Sources:
             hint="Run the command again when nobody writes them.",
         )
 
-    def _current(self, config: Config, stored: Collection[str], *, anew: bool) -> OpenSources:
+    def _current(self, config: Config, stored: Collection[str], *, damaged: bool) -> OpenSources:
         """The view of the files as they are, made if it is not there. While git goes on writing its
-        index, the last one. `anew`: the last one is damaged.
+        index, the last one. `damaged`: the last one is.
         """
         from vmrag_link.sources import work_tree
         from vmrag_link.sources.readable import token_of
@@ -178,7 +178,7 @@ class Sources:
         )
         places, (most, untracked) = self._ws.places, limits
         cache, before = places.source_state / "stats", source_views.bound(places)
-        known = _decoded(before, places) if before and before.settings == settings and not anew else None
+        known = _decoded(before, places) if before and before.settings == settings and not damaged else None
         if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
             if token == before.token:  # by another commit with equal files, perhaps
@@ -212,7 +212,7 @@ class Sources:
             try:
                 source_views.bind(places, binding)
             except OSError as error:
-                if not refuses_writing(error):  # else the files are looked at again next time
+                if not refuses_writing(error):  # else the next call lists the files again
                     raise
         if made:
             self._evict(path)
