@@ -174,7 +174,7 @@ def make(top: Path, env: Mapping[str, str]) -> Path:
         shutil.copytree(ROOT / each, top / each, ignore=shutil.ignore_patterns("__pycache__"))
     (top / ".vmrag.yaml").write_text(SETTINGS)
     commit("Begin")
-    run(*VMRAG, "init")
+    run(*VMRAG, "init", "--knowledge-base", "--no-sources")
     store("page-size", "A page has 80,000 characters, which every client takes.")
     run(*VMRAG, "commit", "-m", "Pages")
     commit("Pin it")

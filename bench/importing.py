@@ -36,7 +36,7 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     if not (empty / "done").exists():
         empty.mkdir(parents=True)
         knowledge.git(empty, "init", "-q", "-b", "main", env=env)
-        timing.once([*VMRAG, "init", "-q", "--no-hooks"], cwd=empty, env=env)
+        timing.once([*VMRAG, "init", "--knowledge-base", "--no-sources", "-q", "--no-hooks"], cwd=empty, env=env)
         (empty / "done").touch()
     number = itertools.count()
 

@@ -59,7 +59,12 @@ def make(
         return repo
     repo.mkdir(parents=True)
     git(repo, "init", "-q", "-b", "main", env=env)
-    subprocess.run([*VMRAG, "init", "-q", "--no-hooks", "--engine", engine_name], cwd=repo, env=env, check=True)
+    subprocess.run(
+        [*VMRAG, "init", "--knowledge-base", "--no-sources", "-q", "--no-hooks", "--engine", engine_name],
+        cwd=repo,
+        env=env,
+        check=True,
+    )
     engine = opening.open_engine(repo / ".git/vmrag/kb")
     rng = random.Random(7)
     vocabulary = [f"word{number}" for number in range(5000)]

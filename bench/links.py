@@ -56,7 +56,7 @@ def make(repo: Path, env: dict[str, str]) -> None:
     """A straight history in which every twentieth commit moves the pin."""
     repo.mkdir(parents=True)
     knowledge.git(repo, "init", "-q", "-b", "main", env=env)
-    timing.once([*VMRAG, "init", "-q", "--no-hooks"], cwd=repo, env=env)
+    timing.once([*VMRAG, "init", "--knowledge-base", "--no-sources", "-q", "--no-hooks"], cwd=repo, env=env)
     shutil.copytree(repo / ".git/vmrag/kb", repo / "kb-without-links")
     subprocess.run(["git", "fast-import", "--quiet"], cwd=repo, env=env, input=_stream(), check=True)
     knowledge.git(repo, "reset", "-q", "--hard", env=env)

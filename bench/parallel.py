@@ -181,7 +181,12 @@ def _repository(folder: Path, env: dict[str, str]) -> Path:
     _note(repo, 0, env)
     knowledge.git(repo, "push", "-q", "-u", "origin", "main", env=env)
     knowledge.git(folder, "clone", "-q", str(server), "parallel-colleague", env=env)
-    subprocess.run([*VMRAG, "init", "-q"], cwd=folder / "parallel-colleague", env=env, check=True)
+    subprocess.run(
+        [*VMRAG, "init", "--knowledge-base", "--no-sources", "-q"],
+        cwd=folder / "parallel-colleague",
+        env=env,
+        check=True,
+    )
     return repo
 
 

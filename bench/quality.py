@@ -134,7 +134,7 @@ def open_index(folder: Path, collections: Mapping[str, QuestionSet]):
                 (folder / name / _file(doc_id)).write_text(text)
         knowledge.git(folder, "init", "-q", "-b", "main", env=env)
         imports = (("import", name, "--collection", name) for name in collections)
-        for command in (("init", "--no-hooks"), *imports):
+        for command in (("init", "--knowledge-base", "--no-sources", "--no-hooks"), *imports):
             subprocess.run([*knowledge.VMRAG, *command, "-q"], cwd=folder, env=env, check=True)
         (folder / ".git/done").touch()
     workspace = Workspace.open(folder, QUIET)

@@ -86,7 +86,7 @@ def commands(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
         (repo / "docs").mkdir()
         for number in range(300):
             (repo / f"docs/{number}.md").write_text(f"# Page {number}\n\n" + "What is known of it.\n" * 40)
-        for each in (["init", "-q"], IMPORT, ["commit", "-m", "first"]):
+        for each in (["init", "--knowledge-base", "--no-sources", "-q"], IMPORT, ["commit", "-m", "first"]):
             timing.once([*VMRAG, *each], cwd=repo, env=env)
         knowledge.git(repo, "add", "-A", env=env)
         knowledge.git(repo, "commit", "-q", "-m", "first", env=env | {"VMRAG": "0"})

@@ -49,7 +49,7 @@ def make(repo: Path, env: dict[str, str]) -> None:
     """A history in which every twentieth commit moves the pin on a branch that is merged later."""
     repo.mkdir(parents=True)
     knowledge.git(repo, "init", "-q", "-b", "main", env=env)
-    timing.once([*VMRAG, "init", "-q", "--no-hooks"], cwd=repo, env=env)
+    timing.once([*VMRAG, "init", "--knowledge-base", "--no-sources", "-q", "--no-hooks"], cwd=repo, env=env)
     stream = b"".join(_stream(_revisions(repo / ".git/vmrag/kb")))
     subprocess.run(["git", "fast-import", "--quiet", "--force"], cwd=repo, env=env, input=stream, check=True)
     knowledge.git(repo, "reset", "-q", "--hard", env=env)

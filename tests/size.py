@@ -109,7 +109,7 @@ def walks(folder: Path) -> Iterator[tuple[str, int]]:
         return name, len({line for each in into.iterdir() for line in each.read_text().splitlines()})
 
     run("git", "init", "-q", "-b", "main")
-    run("vmrag", "init", "-q")
+    run("vmrag", "init", "--knowledge-base", "--no-sources", "-q")
     run("vmrag", "import", "-q", "docs", "--collection", "handbook")
     run("vmrag", "commit", "-q", "-m", "one")
     run("git", "add", "-A")

@@ -200,7 +200,10 @@ def test_a_fork_that_its_host_synced_is_told_where_the_knowledge_is(world):
     world.ada.push()
     Repo(fork).git("fetch", "-q", str(world.hub.top), "+refs/heads/main:refs/heads/main")
     cleo = world.join("cleo", url=str(fork))
-    hint = cleo.vmrag("init", "--json", code=None).err + cleo.vmrag("sync", "--json", code=None).err
+    hint = (
+        cleo.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=None).err
+        + cleo.vmrag("sync", "--json", code=None).err
+    )
     assert "git remote add upstream URL && vmrag sync" in hint
     cleo.git("remote", "add", "upstream", str(world.hub.top))
     cleo.vmrag("sync")

@@ -125,7 +125,7 @@ def takes_another_branch_along(team: Team) -> None:
 
 def test_our_hooks_run_beside_the_manager_s_and_survive_its_reinstallation(team: Team) -> None:
     project = team.project
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "a knowledge base")
     assert "lefthook-local.yml" not in project.git("ls-files")
@@ -149,7 +149,7 @@ def test_our_hooks_run_beside_the_manager_s_and_survive_its_reinstallation(team:
 
 def test_a_colleague_without_our_program_notices_nothing(team: Team, tmp_path: Path) -> None:
     project = team.project
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "a knowledge base")
     project.git("push", "-q", "origin", "main")

@@ -195,7 +195,7 @@ def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Pat
 @pytest.mark.long
 def test_a_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
     """An index without documents needs no library."""
-    started = base.vmrag("init", cwd=repo.top)
+    started = base.vmrag("init", "--knowledge-base", "--no-sources", cwd=repo.top)
     assert started.returncode == 0, started.stderr
     assert (repo.top / ".dolt-version").exists()
 
@@ -240,7 +240,7 @@ def test_without_doltlite_an_installation_says_so_and_makes_nothing(
 
 @pytest.mark.long
 def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo: Repo) -> None:
-    assert base.vmrag("init", "--no-hooks", cwd=repo.top).returncode == 0
+    assert base.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks", cwd=repo.top).returncode == 0
     installed = base.vmrag("install", "--json", cwd=repo.top)
     assert installed.returncode == 0, installed.stderr
     hook = repo.top / ".git" / "hooks" / "post-checkout"

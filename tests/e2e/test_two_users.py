@@ -76,7 +76,7 @@ def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
 
 def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
     bob = world.join("bob")
-    done = bob.start("init")
+    done = bob.start("init", "--knowledge-base", "--no-sources")
     assert (done.code, done.err) == (0, COMING)
     assert "Fetched the knowledge base from origin" in done.out.splitlines()
     assert bob.git("status", "--porcelain") == ""

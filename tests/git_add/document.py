@@ -90,7 +90,7 @@ def page() -> str:
 def _project(folder: Path) -> Project:
     """`main` and `topic` changed the same line of the handbook."""
     project = new_project(folder / "project", settings="")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     _record(project, 30, "The handbook")
     project.git("switch", "-qc", "topic", env=ON)
     _record(project, 5, "Measured")

@@ -75,7 +75,7 @@ def _project(folder: Path) -> Project:
     project = new_project(folder / "project", settings="")
     for name in FILES:
         _write(project, name, "3")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     pages.record(project, "The handbook")
     project.git("init", "-q", "--bare", str(folder / "github.git"))
     project.git("remote", "add", "origin", str(folder / "github.git"))

@@ -35,7 +35,7 @@ def bob(world: World) -> User:
 # -- a new knowledge base is proposed only where there is none to be had
 
 
-@pytest.mark.parametrize("command", ["query certificates", "list", "sync", "init"])
+@pytest.mark.parametrize("command", ["query certificates", "list", "sync", "init --knowledge-base"])
 def test_a_remote_that_cannot_be_reached_is_no_reason_to_start_anew(bob, command):
     error = refused(bob, *command.split())
     assert "cannot be reached" in error["message"]
@@ -81,7 +81,7 @@ def test_install_and_status_propose_what_helps_and_nothing_else(bob):
 def test_a_remote_that_answers_that_it_has_none_is_one(world):
     world.hub.git("update-ref", "-d", DATA)
     bob = world.join("bob")
-    for command in ("query certificates", "init"):
+    for command in ("query certificates", "init --knowledge-base"):
         assert refused(bob, *command.split())["hint"].endswith(f"&& {ANEW}")
 
 
@@ -132,7 +132,7 @@ def test_a_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 
-@pytest.mark.parametrize("command", ["clone", "sync", "install", "init"])
+@pytest.mark.parametrize("command", ["clone", "sync", "install", "init --knowledge-base"])
 def test_who_asks_for_it_is_not_put_off(world, bob, command):
     refused(bob, "query", "certificates")
     bob.git("remote", "set-url", "origin", str(world.hub.top))

@@ -459,7 +459,7 @@ def test_the_loop_works_before_the_first_git_commit(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "unborn")
     refused(project, "query", "x", code=2, error="NOT_INITIALIZED")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("note.md", "A note about zebras.")
     project.vmrag("commit", "-m", "note")
     assert "note.md" in project.vmrag("query", "zebras").out

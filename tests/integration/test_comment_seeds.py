@@ -76,7 +76,7 @@ def build(top: Path) -> None:
         if "k" in each:
             each["expect"] = [f"handbook/{name(each['query'])}"]
     project.write(".vmrag/queries.yaml", json.dumps({"queries": queries}))
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     keep(project, "first")
     project.git("switch", "-q", "-c", "topic")
 

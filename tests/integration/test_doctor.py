@@ -97,7 +97,7 @@ def obeyed(project: Project, fix: str) -> None:
 def test_a_fresh_repository_has_no_finding(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "fresh")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     assert examined(project) == examined(project, "--fix")
     assert findings(project) == {}
     project.git("add", "-A")

@@ -158,7 +158,7 @@ def test_an_existing_collection_keeps_the_chunking_that_it_was_made_with(project
 def test_an_existing_collection_keeps_its_model(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("a.md", "made with the hash model")
     project.write(".vmrag.yaml", "")
     project.put("b.md", "added under the default model")
@@ -281,7 +281,7 @@ def test_list_marks_what_is_not_committed(project):
 def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     assert project.vmrag("list").out == "No documents yet. Next: vmrag import docs/ --collection handbook\n"
     assert project.ask("query", "x")["results"] == []
     error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error

@@ -85,7 +85,7 @@ def known(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         made = _OfServer(project.top)
         made.git("config", "vmrag.dolt.server", server.address)
         made.git("config", "vmrag.dolt.database", servers.database_for(tmp_path))
-    made.vmrag("init", "--engine", "dolt", "--no-hooks")
+    made.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     made.record("first", kettle="The kettle is red.", faq="A frequent question.")
     yield made
     for variable in made.globals:

@@ -22,7 +22,7 @@ def test_a_branch_that_pins_nothing_yet_finds_the_engine_that_others_pin(
     ada.commit("a start")
     ada.git("push", "-q", "origin", "main")
     ada.git("switch", "-q", "-c", "other")
-    ada.vmrag("init", "--engine", "dolt")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     revision = ada.record("first", faq="A kettle boils water.")
     ada.push("origin", "other")
     ada.git("clone", "-q", "-b", "main", str(tmp_path / "hub"), str(tmp_path / "bob"))

@@ -31,7 +31,7 @@ def name_server(project: Project, server: DoltServer, database: str) -> None:
 
 
 def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
-    ada.vmrag("init", "--engine", "dolt")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     first = ada.record("first", faq="A kettle boils water.")
     assert ada.status()["kb"]["engine"] == "dolt"
     assert not (ada.shared / "kb" / ".dolt").exists()
@@ -57,7 +57,7 @@ def test_what_somebody_else_has_not_committed_is_neither_told_of_nor_taken(
     ada: Project, dolt_server: DoltServer, tmp_path: Path
 ) -> None:
     """Their branch has no entry here, as one whose code branch is gone."""
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
     bob = Project(tmp_path / "bob")
@@ -72,11 +72,11 @@ def test_what_somebody_else_has_not_committed_is_neither_told_of_nor_taken(
 
 
 def test_a_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     other = Project(make_repo(tmp_path / "other").top)
     name_server(other, dolt_server, servers.database_for(tmp_path))
-    refused = other.vmrag("init", "--engine", "dolt", code=2).err
+    refused = other.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2).err
     assert "has a knowledge base in the database" in refused
     assert "vmrag clone" in refused
 
@@ -84,7 +84,7 @@ def test_a_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: 
 def test_a_server_that_only_the_clone_names_is_not_spoken_to(
     ada: Project, dolt_server: DoltServer, tmp_path: Path
 ) -> None:
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     ada.write(".vmrag.yaml", f"dolt:\n  server: {dolt_server.address}\n  database: {servers.database_for(tmp_path)}\n")
     ada.git("add", "-A")
@@ -102,7 +102,7 @@ def test_a_server_that_only_the_clone_names_is_not_spoken_to(
 
 
 def test_a_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.git("config", "vmrag.dolt.server", "127.0.0.1:1")
     said = ada.vmrag("list", code=3).err
     assert "127.0.0.1:1" in said
@@ -110,7 +110,7 @@ def test_a_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
 
 def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which damage is seen depends on the bytes that are hit: the contract's tests hit some."""
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     monkeypatch.setattr(DoltEngine, "damage", lambda _: "A checksum differs.")
     report = ada.ask("doctor", code=1)

@@ -277,7 +277,7 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
     monkeypatch.setenv("VMRAG_DOLT_DATABASE", database)
     monkeypatch.setenv("VMRAG_DOLT_PASSWORD", dolt_server.password)
     ada = new_project(tmp_path / "ada")
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.put("backup", "Backups run nightly.")
     ada.vmrag("commit", "-m", "backups")
     ada.git("add", "-A")
@@ -297,7 +297,7 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
     assert sorted(ada.texts()) == ["backup", "draft"]
     assert sorted(bob.texts()) == ["backup", "restore"]
     bob.vmrag("commit", "-m", "nothing", code=1)
-    assert bob.vmrag("init", "--engine", "doltlite", code=2).err
+    assert bob.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "doltlite", code=2).err
 
     bob.git("commit", "-q", "-a", "-m", "restore")
     tip, before = bob.git("rev-parse", "HEAD", "origin/main").split()
@@ -314,7 +314,7 @@ def test_a_server_that_is_down_is_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("VMRAG_DOLT_DATABASE", "kb")
     monkeypatch.setenv("VMRAG_DOLT_PASSWORD", server.password)
     project = new_project(tmp_path / "project")
-    project.vmrag("init", "--engine", "dolt", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     server.stop()
     said = project.vmrag("list", "--json", code=3).error
     assert said["code"] == "DATABASE_ERROR"
@@ -332,7 +332,7 @@ def on_own_server(tmp_path, monkeypatch):
     monkeypatch.setenv("VMRAG_DOLT_DATABASE", "kb")
     monkeypatch.setenv("VMRAG_DOLT_PASSWORD", server.password)
     project = new_project(tmp_path / "project")
-    project.vmrag("init", "--engine", "dolt", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     long = "".join(f"Line {number} of a text that is cut into many pieces.\n" for number in range(200))
     project.record("backups", backup="Backups run nightly.", long=long)
     yield project, server

@@ -51,7 +51,7 @@ def named(project: Project, server: DoltServer, database: str) -> Project:
 def test_the_docs_to_the_letter_are_enough_for_the_first_and_everybody_else(
     ada: Project, server: DoltServer, database: str, tmp_path: Path
 ) -> None:
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     assert ada.status()["in_sync"]
     ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
@@ -73,7 +73,7 @@ def test_a_knowledge_base_is_moved_to_the_server_and_its_revisions_are_there(
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("VMRAG_DOLT_PASSWORD", "secret")
     project = new_project(tmp_path / "ada")
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.record("first", faq="A kettle boils water.")
     named(project, server, database)
     project.vmrag("migrate", "--to", "dolt")
@@ -85,16 +85,18 @@ def test_a_database_that_is_missing_is_asked_for_by_who_may_not_make_it(
     ada: Project, server: DoltServer, database: str
 ) -> None:
     ada.git("config", "vmrag.dolt.database", f"{database}_other")
-    refused = ada.vmrag("init", "--engine", "dolt", "--no-hooks", "--json", code=3).error
+    refused = ada.vmrag(
+        "init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks", "--json", code=3
+    ).error
     assert f"{database}_other" in refused["message"]
     assert "CREATE DATABASE" in refused["hint"]
     server.sql(f"CREATE DATABASE `{database}_other`", f"GRANT ALL ON `{database}_other`.* TO '{database}'@'%'")
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
 
 
 def test_who_may_only_read_is_let_read(ada: Project, server: DoltServer, database: str, tmp_path: Path) -> None:
-    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     reader = f"r{database[-8:]}"
     server.sql(f"CREATE USER '{reader}'@'%' IDENTIFIED BY 'secret'", f"GRANT SELECT ON {database}.* TO '{reader}'@'%'")

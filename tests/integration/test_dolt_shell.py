@@ -263,7 +263,7 @@ def test_a_checkout_that_keeps_the_pin_starts_no_program(tmp_path, monkeypatch):
     (folder / "dolt").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     project = new_project(tmp_path / "project")
-    project.vmrag("init", "--engine", "dolt")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     project.record("first", faq="A kettle boils water.")
     project.git("branch", "other")
 

@@ -106,14 +106,18 @@ def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(p
         project.write(".vmrag.yaml", f"dolt:\n  server: {where}\n  database: kb\n")
         project.vmrag("trust", "--yes")
         monkeypatch.setenv("VMRAG_DOLT_PASSWORD", "s3cret")
-        refused = project.vmrag("init", "--engine", "dolt", "--no-hooks", "--json", code=2).error
+        refused = project.vmrag(
+            "init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks", "--json", code=2
+        ).error
         assert (refused["code"], "VMRAG_DOLT_PASSWORD" in refused["message"]) == ("CONFIG_INVALID", True)
         assert f"git config vmrag.dolt.server {where}" in refused["hint"]
         server.settimeout(0.1)
         with pytest.raises(TimeoutError):
             server.accept()
     project.git("config", "vmrag.dolt.server", where)
-    said = project.vmrag("init", "--engine", "dolt", "--no-hooks", "--json", code=None).error
+    said = project.vmrag(
+        "init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks", "--json", code=None
+    ).error
     assert "cannot be reached" in said["message"]
 
 
@@ -138,7 +142,7 @@ def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engine
 
 def test_without_dolt_nothing_is_begun_on_it(project, git_alone):
     before = project.git("status", "--porcelain")
-    said = project.vmrag("init", "--engine", "dolt", code=2)
+    said = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2)
     assert "error: There is no dolt on PATH" in said.err
     assert "docs.dolthub.com" in said.err
     assert project.git("status", "--porcelain") == before
@@ -148,16 +152,16 @@ def test_without_dolt_nothing_is_begun_on_it(project, git_alone):
 
 def test_init_takes_the_engine_of_the_settings(project, git_alone):
     project.write(".vmrag.yaml", "engine: dolt\ndolt.binary: /nowhere/dolt\n")
-    assert "/nowhere/dolt cannot be run" in project.vmrag("init", code=2).err
-    project.vmrag("init", "--engine", "doltlite", "--no-hooks")
+    assert "/nowhere/dolt cannot be run" in project.vmrag("init", "--knowledge-base", "--no-sources", code=2).err
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "doltlite", "--no-hooks")
     assert project.status()["kb"]["engine"] == "doltlite"
 
 
 def test_a_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.write(".vmrag.yaml", "engine: dolt\n")
     assert project.status()["kb"]["engine"] == "doltlite"
-    refused = project.vmrag("init", "--engine", "dolt", "--json", code=2).error
+    refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--json", code=2).error
     assert refused["code"] == "ALREADY_INITIALIZED"
     assert "is stored by doltlite already" in refused["message"]
 
@@ -167,7 +171,7 @@ def test_a_cloned_file_names_no_program_and_no_server(project, git_alone):
     project.write(".vmrag.yaml", "dolt:\n  binary: /evil/dolt\n  server: evil.example:3306\n")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "a stranger's")
-    said = project.vmrag("init", "--engine", "dolt", code=2).err
+    said = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2).err
     assert "There is no dolt on PATH" in said
 
 
@@ -176,7 +180,10 @@ def test_the_program_of_the_settings_is_the_one_that_is_asked(project, git_alone
     old.write_text("#!/bin/sh\necho dolt version 1.0.0\n")
     old.chmod(0o755)
     project.git("config", "vmrag.dolt.binary", str(old))
-    assert f"{old} is Dolt 1.0.0" in project.vmrag("init", "--engine", "dolt", code=2).err
+    assert (
+        f"{old} is Dolt 1.0.0"
+        in project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2).err
+    )
 
 
 def test_doctor_notes_that_doltcli_is_not_there(project, monkeypatch):
@@ -255,7 +262,7 @@ def test_where_doltlite_is_not_made_for_files_of_the_repository_answer_and_docto
 
 
 def test_what_doltlite_has_stored_is_named_as_such_where_it_is_not_made_for(project, elsewhere):
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     for command in ("status", "doctor"):
         said = afresh(project, elsewhere, command)
         assert (said.code, ONLY in said.out + said.err) == (3 if command == "status" else 1, True), said
@@ -274,7 +281,7 @@ def test_windows_is_told_where_it_runs_before_anything_is_imported():
 
 def test_a_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):
     dolt.require()
-    project.vmrag("init", "--engine", "dolt")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     project.record("first", faq="A kettle boils water.")
     project.git("switch", "-q", "-c", "other")
     project.record("second", more="An engine needs copper.")

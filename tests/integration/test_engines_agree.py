@@ -119,7 +119,7 @@ def test_equal_documents_have_one_fingerprint_and_are_ranked_alike(
     found = []
     for engine in ("doltlite", "dolt"):
         project = terminal.Project(make_repo(tmp_path / engine).top)
-        project.vmrag("init", "--engine", engine)
+        project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", engine)
         for number, text in enumerate(TEXTS):
             project.put(f"{number}.md", text)
         project.vmrag("commit", "-m", "texts")

@@ -27,7 +27,7 @@ def build(folder: Path) -> Project:
         "v1", **{"docs/setup.md": "# Setup\n\nOf version 1.\n", ".vmrag.yaml": "embedding:\n  model: hash\n"}
     )
     project.git("tag", "v1")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("commit", "-q", "-m", "begin")
     project.record("first", setup="Of version 2.")
     project.git("tag", "first")
@@ -116,7 +116,7 @@ def test_what_a_link_in_place_of_the_attributes_leads_to_gets_into_no_commit(pro
 
 def test_init_asks_a_person_at_a_terminal(project, screens):
     first, second = pinned(project, "first"), pinned(project, "main")
-    opened = screen.Screen(project, "init")
+    opened = screen.Screen(project, "init", "--knowledge-base", "--no-sources")
     screens.append(opened)
     asked = opened.expect("Which?")
     assert f"1  {second[:7]}: 2 documents, of main" in asked
@@ -131,25 +131,21 @@ def test_init_asks_a_person_at_a_terminal(project, screens):
 
 
 def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
-    error = project.vmrag("init", "--json", code=1).error
+    error = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1).error
     second = pinned(project, "main")
     assert error["code"] == "NO_PIN"
     said = f"vmrag pin {second} (2 documents, of main), vmrag pin {pinned(project, 'first')} (1 document, of commit "
     assert error["hint"].startswith(said)
     assert error["hint"].endswith(", or vmrag init --empty (no documents, to import this commit's own)")
     assert project.git("status", "--porcelain") == ""
-    said = project.vmrag("init", "--empty").out
-    assert "Next: vmrag import docs/ --collection handbook\n" in said
-    assert (project.texts(), project.vmrag("list").out) == (
-        {},
-        "No documents yet. Next: vmrag init --sources\n",
-    )
+    assert "hint: run 'vmrag add FILE" in project.vmrag("init", "--no-sources", "--empty").out
+    assert (project.texts(), project.vmrag("list").out) == ({}, "No documents yet. Next: vmrag init\n")
 
 
 def test_in_a_fresh_clone_nothing_is_taken_that_nobody_chose(clone, project):
     first = pinned(project, "first")
-    assert clone.vmrag("pin", "--json", code=2).error["hint"] == "vmrag init"
-    asked = clone.vmrag("init", "--json", code=1)
+    assert clone.vmrag("pin", "--json", code=2).error["hint"] == "vmrag init --knowledge-base"
+    asked = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
     assert f"vmrag pin {first} (1 document, of commit" in asked.err
     error = clone.vmrag("pin", "--json", code=1).error
     assert error["hint"].startswith(f"vmrag pin {first} (1 document, of commit")
@@ -161,9 +157,9 @@ def test_in_a_fresh_clone_nothing_is_taken_that_nobody_chose(clone, project):
 
 
 def test_another_root_may_take_the_newest_that_is_pinned(clone, project):
-    clone.vmrag("init", code=1)
+    clone.vmrag("init", "--knowledge-base", "--no-sources", code=1)
     clone.git("switch", "-q", "--orphan", "other")
-    error = clone.vmrag("init", "--json", code=1).error
+    error = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1).error
     assert error["details"]["offers"] == [{"revision": pinned(project, "main"), "documents": 2}]
 
 
@@ -171,10 +167,10 @@ def test_where_nobody_pins_documents_nothing_is_asked(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "project")
     project.commit("code")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("commit", "-q", "-m", "begin")
     project.git("switch", "-q", "-c", "old", "HEAD~1")
-    assert "Pinned revision" in project.vmrag("init").out
+    assert "Pinned revision" in project.vmrag("init", "--knowledge-base", "--no-sources").out
 
 
 def test_dolt_init_begins_without_documents_and_says_where_there_are_some(project):
@@ -201,7 +197,7 @@ def test_a_new_one_has_the_branch_of_the_code(tmp_path, monkeypatch, by):
     project.git("switch", "-q", "-c", "work")
     project.commit("code")
     tools = Tools(project.top)
-    project.vmrag("init") if by == "init" else tools("dolt_init")
+    project.vmrag("init", "--knowledge-base", "--no-sources") if by == "init" else tools("dolt_init")
     [branch] = project.ask("branch")["branches"]
     assert (branch["name"], branch["revision"], branch["code_branch"], branch["current"]) == (
         "work",

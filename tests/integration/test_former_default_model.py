@@ -59,7 +59,7 @@ def best(project: Project, text: str) -> list[str]:
 
 def test_it_answers_as_a_knowledge_base_that_was_begun_today(ada: Project, tmp_path: Path) -> None:
     bob = new_project(tmp_path / "bob", settings='index:\n  chroma: "off"\n')
-    bob.vmrag("init")
+    bob.vmrag("init", "--knowledge-base", "--no-sources")
     for name, text in TEXTS.items():
         bob.vmrag("add", "-", "--collection", "handbook", "--id", name, stdin=text)
     assert bob.answers() == ada.answers()

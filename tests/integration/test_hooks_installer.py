@@ -566,14 +566,17 @@ def test_init_goes_on_without_hooks_where_git_tracks_them_and_says_so(new):
     new.write(".githooks/pre-commit", "#!/bin/sh\n")
     new.git("add", ".githooks")
     new.git("config", "core.hooksPath", ".githooks")
-    assert "Did not install the git hooks: git tracks the hooks in " in new.vmrag("init").out
+    assert (
+        "Did not install the git hooks: git tracks the hooks in "
+        in new.vmrag("init", "--knowledge-base", "--no-sources").out
+    )
     assert [path.name for path in (new.top / ".githooks").iterdir()] == ["pre-commit"]
     assert new.ask("status")["in_sync"]
 
 
 def test_init_leaves_out_the_hooks_that_were_not_chosen(new):
     new.vmrag("install", "--hooks", "post-merge")
-    new.vmrag("init")
+    new.vmrag("init", "--knowledge-base", "--no-sources")
     assert (new.top / ".git" / "hooks" / "post-merge").exists()
     assert not (new.top / ".git" / "hooks" / "pre-push").exists()
 

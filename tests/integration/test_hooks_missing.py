@@ -98,7 +98,7 @@ def test_nobody_misses_what_they_chose_to_be_without(world: World, newcomer: Pro
     bob.vmrag("install")
     assert hook_config.chosen(plumbing.locate(bob.top)) == hook_config.HOOKS
     newcomer.write(".vmrag.yaml", SETTINGS)
-    newcomer.vmrag("init", "--no-hooks")
+    newcomer.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     assert said(newcomer) == []
     assert not any(plumbing.locate(newcomer.top).hooks.glob("post-*[!e]"))
 

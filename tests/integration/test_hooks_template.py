@@ -73,7 +73,7 @@ def test_a_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(fo
     project.git("init", "-q", f"--template={folder}", str(tmp_path / "new"))
     new = Project(tmp_path / "new")
     new.write(".vmrag.yaml", "embedding:\n  model: hash\n")
-    new.vmrag("init")
+    new.vmrag("init", "--knowledge-base", "--no-sources")
     new.put("page.md", "A page.")
     new.vmrag("commit", "-m", "first")
     new.git("commit", "-q", "-m", "first")
@@ -122,8 +122,8 @@ def test_a_file_in_its_place_is_an_error(tmp_path):
 def test_the_command_works_anywhere_and_names_what_to_type(tmp_path, project):
     nowhere = Project(tmp_path / "nowhere")
     nowhere.top.mkdir()
-    said = nowhere.vmrag("init", "--template", "mine").out
+    said = nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine").out
     assert f"git config --global init.templateDir '{nowhere.top / 'mine'}'" in said
-    assert nowhere.ask("init", "--template", "mine")["written"] == []
-    nowhere.vmrag("init", "--template", "mine", "--no-hooks", code=2)
+    assert nowhere.ask("init", "--knowledge-base", "--no-sources", "--template", "mine")["written"] == []
+    nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine", "--no-hooks", code=2)
     assert sorted(path.name for path in nowhere.top.iterdir()) == ["mine"]

@@ -145,7 +145,7 @@ def _project(folder: Path) -> Project:
     subprocess.run(["git", "init", "-q", "--bare", folder / "origin.git"], check=True)
     project = new_project(folder / "project", settings=SETTINGS)
     project.git("remote", "add", "origin", "../origin.git")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     for name, text in DOCUMENTS.items():
         project.put(name, text)
     project.vmrag("commit", "-m", "first")

@@ -450,7 +450,7 @@ def test_a_recorded_base_outside_reads_nothing_there(pages: Project, outside: Pa
 def test_a_new_repository_without_a_knowledge_base_of_before(tmp_path: Path, project: Project) -> None:
     """The hint of the error is typed from outside of the repository, too."""
     mine = new_project(tmp_path / "mine")
-    mine.vmrag("init")
+    mine.vmrag("init", "--knowledge-base", "--no-sources")
     mine.write("docs/a.md", "# A\n")
     mine.write("notes/b.md", "# B\n")
     mine.vmrag("import", "docs", *FRESH, "--base", "docs")

@@ -56,7 +56,7 @@ def test_init_changes_nothing_where_something_else_than_a_file_is_in_its_way(
             continue
         make(path)
         before = state(project)
-        refused = project.vmrag("init", "--json", code=None).error
+        refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=None).error
         assert f"{name} is {named.format(outside=tmp_path)}" in refused["message"]
         assert state(project) == before
         subprocess.run(["sh", "-c", refused["hint"].partition(": ")[2]], check=True)
@@ -65,7 +65,7 @@ def test_init_changes_nothing_where_something_else_than_a_file_is_in_its_way(
         aside.rmdir() if named == "a folder" else aside.unlink()
     assert (tmp_path / "key").read_text() == SECRET
     assert list((tmp_path / "folder").iterdir()) == []
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
 
 
 @pytest.mark.parametrize("kind", ["a link to a folder", "a dangling link"])
@@ -77,7 +77,7 @@ def test_hooks_are_not_installed_behind_a_link(project: Project, tmp_path: Path,
     refused = project.vmrag("install", "--json", code=3).error
     assert named.format(outside=tmp_path) in refused["message"]
     assert "core.hooksPath" not in refused["message"]
-    said = project.vmrag("init").out
+    said = project.vmrag("init", "--knowledge-base", "--no-sources").out
     assert "Did not install the git hooks" in said
     assert "Installed the git hooks" not in said
     assert list((tmp_path / "folder").iterdir()) == []

@@ -18,10 +18,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def test_a_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_git(project: Project) -> None:
     project.write(".gitattributes", "*.md text\n")
-    said = project.vmrag("init", "--no-hooks").out
+    said = project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").out
     assert "Wrote and staged .dolt-version\n" in said
     assert (
-        "Wrote .gitattributes, which has changes of yours that are not staged; with those: git add .gitattributes"
+        "Wrote .gitattributes, which has unstaged changes of yours. To stage it with them, run: git add .gitattributes"
         in said
     )
     assert "busy" not in said
@@ -30,30 +30,31 @@ def test_a_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_
 
 def test_only_what_was_installed_is_said_to_be(project: Project) -> None:
     hooks = project.top / ".git" / "hooks"
-    said = project.vmrag("init").out
+    said = project.vmrag("init", "--knowledge-base", "--no-sources").out
     assert f"Installed the git hooks in {hooks} and the merge driver\n" in said
-    assert "Next: vmrag import FOLDER --collection handbook (or vmrag add FILE)" in said  # there is no folder docs
+    assert "hint: run 'vmrag add FILE --collection NAME'" in said
     project.git("commit", "-q", "-m", "first")
     project.write(".gitattributes", "")
     project.git("add", "-A")
-    again = project.vmrag("init").out
-    assert again == "Wrote and staged .gitattributes\nNext: vmrag status\n"
+    again = project.vmrag("init", "--knowledge-base", "--no-sources").out
+    assert again.startswith("Wrote and staged .gitattributes\nhint: ")
     project.git("config", "--remove-section", "merge.vmrag")
-    assert project.vmrag("init").out == "Installed the merge driver\nNext: vmrag status\n"
+    shown = project.vmrag("init", "--knowledge-base", "--no-sources").out
+    assert shown.startswith("Installed the merge driver\nhint: ")
 
 
 def test_a_pin_on_another_branch_is_no_new_knowledge_base(project: Project) -> None:
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.git("commit", "-q", "-m", "first")
     project.git("switch", "-q", "--orphan", "other")
     project.write("docs/a.md", "a")
-    said = project.vmrag("init", "--no-hooks").out
+    said = project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").out
     assert "Started" not in said
     assert f"Pinned revision {project.pinned[:7]} of the knowledge base in {project.shared / 'kb'}\n" in said
 
 
 def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp_path: Path) -> None:
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.vmrag("install", "--worktree")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "first")
@@ -63,17 +64,17 @@ def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp
     other.git("add", "-A")
     assert (
         "The git hooks act in other work trees only. For this one, too: vmrag install --worktree"
-        in other.vmrag("init").out
+        in other.vmrag("init", "--knowledge-base", "--no-sources").out
     )
 
 
 def test_a_lock_that_a_killed_git_left_is_named_with_the_way_out(project: Project) -> None:
     lock = project.top / ".git" / "config.lock"
     lock.touch()
-    refused = project.vmrag("init", "--json", code=3).error
+    refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=3).error
     assert refused["code"] == "GIT_FAILED"
     assert "pgrep -fl git" in refused["hint"]
     assert f"only if it died is {lock} left over" in refused["hint"]
     assert "rm " not in refused["hint"]
     lock.unlink()
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")

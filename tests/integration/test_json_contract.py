@@ -858,7 +858,7 @@ def test_pin_and_init_where_nothing_was_pinned(project):
     assert mismatch(report, PINNED) == ""
     assert report["first"]
     project.git("rm", "-q", "-f", ".dolt-version")
-    report = project.ask("init", "--empty")
+    report = project.ask("init", "--knowledge-base", "--no-sources", "--empty")
     assert mismatch(report, INIT) == ""
     assert report["others"]
 
@@ -955,7 +955,7 @@ def test_no_git_repository_and_a_bare_one(tmp_path, monkeypatch):
 def test_a_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine", settings="retrieval:\n  kk: 5\n")
-    error = project.vmrag("init", "--json", code=2).error
+    error = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error
     assert (error["code"], error["details"]["line"]) == ("CONFIG_INVALID", 2)
     assert (error["details"]["nearest"], error["hint"]) == ("retrieval.k", "Write `k`, or delete the line.")
     assert not (project.top / ".git/vmrag/kb").exists()

@@ -269,17 +269,17 @@ def test_a_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all
 def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     dice = Dice(f"init {part}", 3)
-    duration = lasted(new_project(tmp_path / "measured"), "init")
+    duration = lasted(new_project(tmp_path / "measured"), "init", "--knowledge-base", "--no-sources")
     for number in dice.rounds():
         project = new_project(tmp_path / f"project-{number}")
-        dice.count(killed(project, dice.moment(duration), "init"))
-        again = project.run_quietly("init", "--json")
+        dice.count(killed(project, dice.moment(duration), "init", "--knowledge-base", "--no-sources"))
+        again = project.run_quietly("init", "--knowledge-base", "--no-sources", "--json")
         # git was killed, too, while it staged the pin or wrote a setting.
         for lock in [project.top / ".git" / name for name in ("index.lock", "config.lock")]:
             if lock.exists():
                 assert f"rm {lock}" in error_of(again)["hint"]
                 lock.unlink()
-                again = project.run_quietly("init", "--json")
+                again = project.run_quietly("init", "--knowledge-base", "--no-sources", "--json")
         assert again.code == 0 or error_of(again)["code"] == "ALREADY_INITIALIZED"
         project.put("note.md", "A note about zebras.")
         project.vmrag("commit", "-m", "note")

@@ -23,7 +23,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     project.write("docs/setup.md", "# Setup\n\nInstall the program with pip.\n")
     project.write("docs/logo.png", b"\x89PNG\0")
 
-    said = project.vmrag("init").out
+    said = project.vmrag("init", "--knowledge-base", "--no-sources").out
     assert "Started a knowledge base in" in said
     assert "Wrote and staged .vmrag.yaml, .dolt-version, .gitattributes" in said
     assert "Installed the git hooks" in said
@@ -65,7 +65,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
 def test_the_loop_with_the_default_model_finds_by_meaning(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine", settings="")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("car.md", "The automobile needs fuel.")
     project.put("cake.md", "Flour, sugar and butter make a dessert.")
     project.vmrag("commit", "-m", "two")

@@ -130,7 +130,7 @@ def build(top: Path) -> Story:
     """main: base - ours;  side: base - theirs - more;  clash: base - clash. HEAD on `main`."""
     new_project(top)
     story = Story(top)
-    story.vmrag("init")
+    story.vmrag("init", "--knowledge-base", "--no-sources")
     story.vmrag("add", "-", "--collection", "handbook", "--id", "seed", stdin="Seed.")
     story.vmrag("commit", "-m", "seed")
     story.quiet("add", "-A")
@@ -749,7 +749,7 @@ def test_a_malformed_pin_on_one_side(story):
 
 def test_unrelated_knowledge_bases(story, tmp_path):
     other = new_project(tmp_path / "unrelated")
-    other.vmrag("init")
+    other.vmrag("init", "--knowledge-base", "--no-sources")
     other.git("add", "-A")
     other.git("commit", "-qm", "unrelated")
     story.quiet("fetch", "-q", str(other.top), "main:unrelated")
@@ -874,20 +874,22 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Project:
 )
 def test_init_adds_one_line_behind_what_attributes_say(fresh, content, result):
     fresh.commit("attributes", **{".gitattributes": content})
-    report = fresh.ask("init")
+    report = fresh.ask("init", "--knowledge-base", "--no-sources")
     assert (fresh.top / ".gitattributes").read_bytes() == result
     assert ".gitattributes" in report["written"]
     assert report["staged"] is True
     assert ".gitattributes" in fresh.git("diff", "--cached", "--name-only").split()
     assert fresh.git("check-attr", "merge", "text", "--", ".dolt-version").split()[2::3] == ["vmrag", "unset"]
-    assert fresh.vmrag("init", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+    assert (
+        fresh.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+    )
     assert (fresh.top / ".gitattributes").read_bytes() == result
 
 
 def test_init_does_not_stage_what_somebody_edits(fresh):
     fresh.commit("attributes", **{".gitattributes": "*.md text\n"})
     fresh.write(".gitattributes", "*.md text\n*.sh eol=lf\n")
-    report = fresh.ask("init")
+    report = fresh.ask("init", "--knowledge-base", "--no-sources")
     assert (fresh.top / ".gitattributes").read_bytes() == b"*.md text\n*.sh eol=lf\n" + LINE
     assert report["staged"] is False
     assert ".gitattributes" not in fresh.git("diff", "--cached", "--name-only").split()
@@ -895,7 +897,7 @@ def test_init_does_not_stage_what_somebody_edits(fresh):
 
 def test_init_leaves_attributes_alone_that_name_the_driver_already(fresh):
     fresh.write(".gitattributes", "/.dolt-version   merge=vmrag\n")
-    fresh.ask("init")
+    fresh.ask("init", "--knowledge-base", "--no-sources")
     assert (fresh.top / ".gitattributes").read_bytes() == b"/.dolt-version   merge=vmrag\n"
 
 
@@ -903,5 +905,5 @@ def test_init_leaves_attributes_alone_that_name_the_driver_already(fresh):
 def test_init_writes_the_shared_file_once_whatever_attributes_this_clone_has_of_its_own(fresh, elsewhere):
     (fresh.top / ".git/info/attributes").write_text(elsewhere)
     for _ in range(2):
-        fresh.vmrag("init", code=None)
+        fresh.vmrag("init", "--knowledge-base", "--no-sources", code=None)
         assert (fresh.top / ".gitattributes").read_bytes() == LINE

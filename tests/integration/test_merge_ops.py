@@ -305,7 +305,7 @@ def test_what_cannot_be_merged_says_why_and_changes_nothing(project):
 @embedded
 def test_unrelated_histories_do_not_merge(project, tmp_path):
     other = Project(new_project(tmp_path / "other").top)
-    other.vmrag("init")
+    other.vmrag("init", "--knowledge-base", "--no-sources")
     other.put("other.md", "Other.")
     other.vmrag("commit", "-m", "other")
     theirs = other.pinned

@@ -268,7 +268,7 @@ def test_edited_files_count_as_they_stand(project):
 
 
 def test_stored_documents_are_narrowed_by_their_ids(project):
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     for name in ("guide/session.md", "guide/other.txt", "session.py"):
         project.put(name, f"A stored session: {name}\n", collection="notes")
     notes = ("--collection", "notes")

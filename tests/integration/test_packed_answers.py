@@ -57,7 +57,7 @@ def _build(folder: Path) -> None:
     made = sources.sourced_project(folder / "project")
     files = {"src/otters.py": OTTERS, "src/migrate.py": LONG, "src/seals.py": SEALS, "docs/otters.md": GUIDE}
     commit(made, "more", **files)
-    made.vmrag("init", "--no-hooks")
+    made.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     made.put("note.md", "# Note\n\nA stored text about the otter.\n", collection="notes")
     made.vmrag("commit", "-m", "note")
     commit(made, "with a note")

@@ -79,7 +79,7 @@ def test_every_file_of_the_loop_is_written_through_before_it_counts(tmp_path, mo
     project = new_project(tmp_path / "project")
     project.write("docs/setup.md", "# Setup\n\nInstall the program with pip.\n")
 
-    made = renamed(run(project, "init"), project.top)
+    made = renamed(run(project, "init", "--knowledge-base", "--no-sources"), project.top)
     assert {".dolt-version", ".gitattributes", ".git/hooks/post-checkout", ".git/vmrag/interpreter"} <= made
 
     assert_rows_written_through(project, run(project, "import", "docs", "--collection", "handbook"))
@@ -141,7 +141,7 @@ def test_files_of_the_work_tree_that_tools_edit_are_written_through(tmp_path, mo
     for name, text in {**FILES, CONFIG: json.dumps(CONFIGURATION)}.items():
         project.write(name, text)
     project.write(".river-docs/schemas/api-contract.yaml", SCHEMA)
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     arguments = json.dumps({"document_path": "problems/flood.md", "promotion_level": "critical"})
     done, events = trace_tool(project, "update_promotion_level", arguments, project.top / CONFIG)
     assert done.code == 0, done

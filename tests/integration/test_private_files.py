@@ -69,7 +69,7 @@ def project(place: Path) -> Project:
 
 
 def fill(project: Project) -> None:
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("setup.md", "# Setup\n\nInstall the program.")
     project.vmrag("commit", "-m", "first")
     project.git("commit", "-q", "-m", "first")
@@ -152,7 +152,7 @@ def test_what_somebody_closed_even_more_stays_so(place: Path) -> None:
 def test_a_repository_that_all_may_read_is_shared_with_all(place: Path) -> None:
     project = new_project(place / "project")
     project.git("config", "core.sharedRepository", "all")
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     modes = {each: stat.S_IMODE(each.stat().st_mode) for each in kept(project)}
     assert {mode & 0o777 for each, mode in modes.items() if each.is_dir()} == {0o775}
     assert {mode for each, mode in modes.items() if each.is_file()} == {0o664}

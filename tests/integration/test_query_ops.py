@@ -253,7 +253,7 @@ def test_equal_knowledge_has_an_equal_fingerprint(project, tmp_path):
     project.drop("draft.md")
     assert project.vmrag("fingerprint").out.strip() == here
     other = terminal.new_project(tmp_path / "other")
-    other.vmrag("init")
+    other.vmrag("init", "--knowledge-base", "--no-sources")
     docs = str(project.top / "docs")
     other.vmrag("import", docs, "--collection", "handbook", "--base", docs)
     other.put("faq.md", "A frequent question.")

@@ -175,7 +175,7 @@ def test_a_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bar
     project.push("--no-verify", "origin", "main")
     there(bare, "update-ref", DATA, "refs/heads/main")
     empty = terminal.new_project(bare.parent / "empty")
-    empty.vmrag("init", "--new")
+    empty.vmrag("init", "--knowledge-base", "--no-sources", "--new")
     empty.git("remote", "add", "origin", str(bare))
     before = there(bare, "rev-parse", DATA)
     assert empty.vmrag("gc", "--remote", "--apply", "--json", code=3).error["code"] == "REMOTE_DAMAGED"
@@ -229,7 +229,7 @@ def test_on_the_default_branch_what_its_last_commit_pins_is_looked_up_on_the_rem
 def test_init_in_a_clone_fetches_instead_of_starting_another_one(project, bare):
     project.push("origin", "main")
     other = cloned(bare, "other")
-    report = other.ask("init")
+    report = other.ask("init", "--knowledge-base", "--no-sources")
     assert (report["cloned"], report["started"]) == ("origin", False)
     assert other.pinned == project.pinned
     assert other.answers() == project.answers()
@@ -239,11 +239,11 @@ def test_init_on_a_branch_from_before_the_pin_fetches_what_other_branches_pin(pr
     project.push("origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
-    refused = other.vmrag("init", "--json", code=1)
+    refused = other.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
     assert "it is fetched from origin" in refused.err
     assert refused.error["code"] == "NO_PIN"
     assert "vmrag init --empty" in refused.error["hint"]
-    other.vmrag("init", "--empty")
+    other.vmrag("init", "--knowledge-base", "--no-sources", "--empty")
     other.git("commit", "-q", "-m", "start")
     other.record("theirs", theirs="From here.")
     other.push("origin", "empty")
@@ -253,16 +253,16 @@ def test_init_starts_another_one_where_that_is_asked_for(project, bare):
     project.push("--no-verify", "origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
-    error = other.vmrag("init", "--json", code=2).error
+    error = other.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error
     assert error["code"] == "ALREADY_INITIALIZED"
     assert "vmrag init --new" in error["hint"]
-    assert other.ask("init", "--new")["started"]
+    assert other.ask("init", "--knowledge-base", "--no-sources", "--new")["started"]
 
 
 @pytest.mark.hooks("on")
 def test_a_clone_with_our_template_says_what_it_pins(project, bare):
     project.push("origin", "main")
-    project.vmrag("init", "--template", "../template")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--template", "../template")
     done = subprocess.run(
         ["git", "clone", "-q", "--template=template", "-b", "main", bare, "hooked"],
         cwd=bare.parent,
@@ -280,7 +280,7 @@ def test_an_unrelated_knowledge_base_is_refused(project, bare):
     project.vmrag("push")
     stranger = terminal.new_project(bare.parent / "stranger")
     stranger.git("remote", "add", "origin", str(bare))
-    stranger.vmrag("init", "--new")
+    stranger.vmrag("init", "--knowledge-base", "--no-sources", "--new")
     error = stranger.vmrag("push", "--json", code=3).error
     assert error["code"] == "REMOTE_REJECTED"
     assert "no history in common" in error["message"]
@@ -290,7 +290,7 @@ def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(proj
     project.push("origin", "main")
     stranger = terminal.new_project(bare.parent / "stranger")
     stranger.git("remote", "add", "origin", str(bare))
-    stranger.vmrag("init", "--new")
+    stranger.vmrag("init", "--knowledge-base", "--no-sources", "--new")
     stranger.git("fetch", "-q", "origin")
     stranger.git("checkout", "-q", "-B", "main", "-f", "origin/main")
     error = stranger.vmrag("fetch", "--json", code=3).error
@@ -307,7 +307,7 @@ def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(proj
 
 def test_doctor_finds_a_pin_of_another_knowledge_base(project):
     other = terminal.new_project(project.top.parent / "other")
-    other.vmrag("init", "--new")
+    other.vmrag("init", "--knowledge-base", "--no-sources", "--new")
     other.put("strange.md", "Strange.")
     revision = other.ask("commit", "-m", "strange")["revision"]
     engine = DoltliteEngine.open(project.shared / "kb")

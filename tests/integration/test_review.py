@@ -201,23 +201,41 @@ def test_an_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     (project.top / ".vmrag.yaml").unlink()
-    assert driven(project, body, "init", "-v").code == -9
+    assert driven(project, body, "init", "--knowledge-base", "--no-sources", "-v").code == -9
     assert (project.top / ".dolt-version").is_file()
     assert (".dolt-version" in project.git("ls-files").split()) == staged
     monkeypatch.setenv("VMRAG_EMBEDDING_MODEL", "hash")
-    report = project.ask("init")
+    report = project.ask("init", "--knowledge-base", "--no-sources")
     assert report["written"] == ([] if staged else [".vmrag.yaml", ".dolt-version", ".gitattributes"])
     assert report["staged"]
     assert set(project.git("ls-files").split()) == {".dolt-version", ".vmrag.yaml", ".gitattributes"}
     assert (project.top / ".git/hooks/post-checkout").is_file()
     assert project.ask("status")["in_sync"]
-    assert project.vmrag("init", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+    assert (
+        project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error["code"]
+        == "ALREADY_INITIALIZED"
+    )
 
 
 def test_a_second_init_leaves_pin_and_settings_alone(project):
     project.write("docs/new.md", "new")
     before = project.git("status", "--porcelain"), project.pinned
-    assert project.vmrag("init", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+    assert (
+        project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error["code"]
+        == "ALREADY_INITIALIZED"
+    )
     project.vmrag("uninstall")
-    assert project.vmrag("init", "--no-hooks", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+    assert (
+        project.vmrag(
+            "init",
+            "--knowledge-base",
+            "--no-sources",
+            "--knowledge-base",
+            "--no-sources",
+            "--no-hooks",
+            "--json",
+            code=2,
+        ).error["code"]
+        == "ALREADY_INITIALIZED"
+    )
     assert (project.git("status", "--porcelain"), project.pinned) == before

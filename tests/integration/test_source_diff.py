@@ -21,7 +21,7 @@ def project(tmp_path, monkeypatch) -> Project:
 @pytest.fixture
 def stocked(project) -> Project:
     """With a knowledge base, in which `notes/note.md` is."""
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("note.md", "stored text\n", collection="notes")
     project.vmrag("commit", "-m", "note")
     commit(project, "with a note")
@@ -122,7 +122,7 @@ def test_a_file_that_says_the_same_is_not_shown(project):
 
 def test_what_was_stored_and_is_a_file_now_is_modified_or_the_same(project):
     (project.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\n")
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("README.md", "# Readme\n", collection="docs")
     project.put("docs/page.md", "# Page\n", collection="docs")
     project.vmrag("commit", "-m", "stored")

@@ -84,7 +84,7 @@ def test_a_log_of_a_file_that_is_gone_is_found_by_its_full_name(project):
 
 
 def test_a_stored_document_goes_before_a_file_of_the_same_id(project):
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("docs/deep/page.md", "stored\n", collection="notes")
     project.vmrag("commit", "-m", "store it")
     shown = project.ask("log", "docs/deep/page.md")

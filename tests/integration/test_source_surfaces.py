@@ -37,7 +37,7 @@ def project(tmp_path, monkeypatch) -> Project:
 @pytest.fixture
 def stocked(project) -> Project:
     """With a knowledge base, in which `notes/note.md` is."""
-    project.vmrag("init", "--no-hooks")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("note.md", "stored text\n", collection="notes")
     project.vmrag("commit", "-m", "note")
     commit(project, "with a note")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.repos import isolate, make_repo
-from tests.support.screen import Screen
 from tests.support.terminal import Project
 from vmrag_link.code import languages
 
@@ -94,7 +95,7 @@ def test_without_sources_it_is_shown_what_could_be_written(project):
 
 def test_a_collection_that_is_stored_is_said_to_be_in_the_way(project):
     configured(project, "")
-    project.vmrag("init", "--no-sources")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("note", "A note.", collection="docs")
     project.record("stored")
     configured(project)
@@ -187,8 +188,13 @@ def test_the_first_answer_says_once_how_to_go_on(project):
     assert project.vmrag("query", "install").err == ""
 
 
-def test_status_says_that_files_answer_without_a_knowledge_base(project):
-    assert "Files of sources answer all the same, as docs" in project.vmrag("status", code=1).out
+def test_status_counts_files_without_knowledge_base(project):
+    project.write("README.md", "# Edited\n")
+    shown = project.vmrag("status").out
+    assert "  files      2 files in 1 source, 1 edited\n" in shown
+    assert "0 documents" not in shown
+    report = project.ask("status")
+    assert (report["state"], report["in_sync"], report["pin"]) == ("files", True, None)
 
 
 def test_what_init_would_write_is_shown_before(project):
@@ -200,76 +206,111 @@ def test_what_init_would_write_is_shown_before(project):
 # -- init
 
 
-def test_init_writes_sources_where_that_is_said(project):
-    project.vmrag("init", "--sources")
+def test_init_writes_and_stages_settings_file_and_nothing_else(project):
+    before = project.git("for-each-ref"), (project.top / ".git" / "config").read_text()
+    shown = project.vmrag("init").out
     settings = (project.top / ".vmrag.yaml").read_text()
     assert settings.endswith('\nsources:\n  - collection: docs\n    paths: ["**/*.md"]\n')
-    assert settings.startswith("# Settings of this project's knowledge base")
-    assert ".vmrag.yaml" in project.git("diff", "--cached", "--name-only")
-    assert project.git("diff", "--name-only") == ""
+    assert project.git("status", "--porcelain") == "A  .vmrag.yaml"
+    assert (project.git("for-each-ref"), (project.top / ".git" / "config").read_text()) == before
+    assert [path.name for path in (project.top / ".git" / "hooks").iterdir() if path.suffix != ".sample"] == []
+    assert shown.startswith("Added the source docs: 2 files (2 .md)\n")
     assert by_name(project.ask("sources"))["docs"]["documents"] == 2
 
 
-def test_without_a_person_init_only_says_what_could_be_written(project):
-    said = project.vmrag("init").out
-    last = "Next: vmrag init --sources   (lets the files above be documents of each commit)"
-    assert said.splitlines()[-4:] == ["  sources:", "    - collection: docs", '      paths: ["**/*.md"]', last]
-    assert "sources:" not in (project.top / ".vmrag.yaml").read_text()
-    assert project.ask("sources")["sources"] == []
-    assert project.vmrag("list").out == "No documents yet. Next: vmrag init --sources\n"
-    assert "could answer: vmrag init --sources" in project.vmrag("query", "install").out
-    project.put("note", "A note.")
-    assert "could answer" not in project.vmrag("query", "note").out
+def test_init_accepts_former_option_and_changes_nothing(project):
+    project.vmrag("init", "--sources")
+    assert project.git("status", "--porcelain") == "A  .vmrag.yaml"
 
 
-def test_init_says_that_no_file_can_be_proposed(project):
+def test_init_counts_files_by_ending_also_uncovered_ones(project):
+    project.commit("more", **{"a.css": "a {}", "b.css": "b {}", "LICENSE": "x", "src/a.py": "def a(): ...\n"})
+    report = project.ask("init")["files"]
+    assert [(source["collection"], source["files"]) for source in report["sources"]] == [
+        ("docs", {".md": 2}),
+        ("code", {".py": 1}),
+    ]
+    assert report["uncovered"] == {".css": 2, "LICENSE": 1}
+
+
+def test_init_shows_uncovered_endings(project):
+    project.commit("more", **{"a.css": "a {}", "b.css": "b {}"})
+    assert "In no source: 2 .css\n" in project.vmrag("init").out
+
+
+@pytest.mark.parametrize("command", ["status", "query install", "list", "sync", "verify", "doctor", "sources"])
+def test_commands_print_no_hint_about_hooks_or_pin_without_knowledge_base(project, command):
+    project.vmrag("init")
+    project.git("commit", "-q", "-m", "set up")
+    project.git("switch", "-q", "--detach", "HEAD~1")
+    result = project.vmrag(*command.split(), code=None)
+    assert not re.search(
+        r"hook|pin\b|NOT_INITIALIZED|no knowledge base", result.out.replace("No commit has a pin", "") + result.err
+    )
+
+
+def test_sync_builds_index_of_files_alone(project):
+    project.vmrag("init")
+    project.git("commit", "-q", "-m", "set up")
+    head = project.git("rev-parse", "--short=7", "HEAD")
+    assert project.vmrag("sync").out == f"The index is at commit {head}: 2 files in 1 source.\n"
+    assert project.ask("sync")["files"] == 2
+
+
+def test_verify_has_nothing_to_do_without_pin(project):
+    assert project.vmrag("verify").out.startswith("No commit has a pin")
+    report = project.ask("verify")
+    assert (report["unpinned"], report["findings"]) == (True, [])
+
+
+def test_init_without_readable_files_writes_settings_and_names_next_step(project):
     project.git("rm", "-q", "-r", "docs", "README.md")
     project.commit("gone", LICENCE="x")
     project.write("a.md", "# A\n")
-    line = "No tracked file could be a document of a source: git add FILE, then: vmrag init --sources"
-    assert f"{line}   (1 untracked file could)\n" in project.vmrag("init", "--sources").out
-    error = project.vmrag("init", "--sources", "--json", code=2).error
-    assert error["message"] == "No tracked file could be a document of a source."
-    assert "1 untracked file could" in error["hint"]
-    assert project.vmrag("list").out.endswith("vmrag import docs/ --collection handbook\n")
+    assert "then 'vmrag init'" in project.vmrag("init").out
+    error = project.vmrag("init", "--json", code=2).error
+    assert "1 untracked file can be documents" in error["message"]
+    project.git("add", "a.md")
+    assert "Added the source docs: 1 file (1 .md)\n" in project.vmrag("init").out
 
 
-def test_init_again_shows_how_code_becomes_a_source(project):
-    configured(project)
-    project.commit("code", **{"a.py": "def a(): ...\n"})
-    project.vmrag("init", "--sources")
-    error = project.vmrag("init", "--sources", "--json", code=2).error
-    assert error["message"].endswith('\n  - collection: code\n    kind: code\n    paths: ["**/*.py"]')
-    assert "kind: code" in project.vmrag("init", "--sources", code=2).err
-
-
-def test_init_adds_sources_later_and_stages_what_it_wrote_itself(project):
+def test_init_refuses_settings_file_with_sources(project):
     project.vmrag("init")
+    error = project.vmrag("init", "--json", code=2).error
+    assert (error["code"], error["hint"]) == ("ALREADY_INITIALIZED", "vmrag sources")
+
+
+def test_init_adds_sources_later_and_stages_file_that_it_wrote(project):
+    project.vmrag("init", "--no-sources")
     project.git("commit", "-qm", "set up")
-    assert "vmrag query" in project.vmrag("init", "--sources").out
+    assert "vmrag query" in project.vmrag("init").out
     assert project.git("diff", "--cached", "--name-only") == ".vmrag.yaml"
-    assert "names sources already" in project.vmrag("init", "--sources", code=2).err
+
+
+def test_init_does_not_stage_ignored_settings_file(project):
+    project.commit("ignore", **{".gitignore": ".vmrag.yaml\n"})
+    assert "which git ignores" in project.vmrag("init").out
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_init_with_pin_names_sync(project):
+    project.vmrag("init", "--knowledge-base", "--no-sources")
+    project.git("commit", "-qm", "pinned")
+    assert "run 'vmrag sync'" in project.vmrag("init").out
+    assert project.vmrag("init", "--json", code=2).error["hint"] == "vmrag sync"
 
 
 def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(project):
     own = b"# Mine\r\nretrieval:\r\n  k: 7   # more"
     project.write(".vmrag.yaml", own)
-    said = project.vmrag("init", "--sources").out
+    shown = project.vmrag("init").out
     settings = (project.top / ".vmrag.yaml").read_bytes()
     assert settings == own + b'\r\n\r\nsources:\r\n  - collection: docs\r\n    paths: ["**/*.md"]\r\n'
     assert ".vmrag.yaml" not in project.git("diff", "--cached", "--name-only")
-    assert "git add .vmrag.yaml" in said
+    assert "git add .vmrag.yaml" in shown
     assert by_name(project.ask("sources"))["docs"]["documents"] == 2
 
 
-def test_init_says_nothing_of_sources_where_none_are_wanted(project):
-    assert "sources" not in project.vmrag("init", "--no-sources").out
-
-
-def test_a_person_at_a_terminal_is_asked_and_enter_agrees(project):
-    with Screen(project, "init") as screen:
-        screen.expect("Let them be documents?")
-        screen.answer("\n")
-        screen.expect("documents now")
-        assert screen.end() == 0
-    assert by_name(project.ask("sources"))["docs"]["documents"] == 2
+def test_init_without_sources_writes_none(project):
+    assert "source" not in project.vmrag("init", "--no-sources").out
+    assert project.ask("sources")["sources"] == []

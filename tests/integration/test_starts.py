@@ -61,7 +61,7 @@ def build(top: Path) -> Project:
     project = new_project(top / "project", settings="index:\n  chroma: 'off'\n")
     for name in ("setup", "rest", "tls"):
         project.write(f"docs/{name}.md", f"# {name}\n\nWhat there is to know of {name}.\n")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("import", "docs", "--collection", "handbook")
     project.vmrag("commit", "-m", "first")
     project.git("add", "-A")

@@ -50,7 +50,7 @@ def test_after_a_dolt_servers_backup_is_restored_the_team_goes_on(
         ada = new_project(tmp_path / "ada")
         ada.git("config", "vmrag.dolt.server", server.address)
         ada.git("config", "vmrag.dolt.database", "handbook")
-        ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+        ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
         kept = ada.record("kept", faq="A kettle boils water.")
         backup = f"file://{tmp_path / 'backup'}"
         server.sql("USE handbook", f"CALL dolt_backup('sync-url', '{backup}')")

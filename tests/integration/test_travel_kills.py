@@ -155,7 +155,21 @@ def test_a_killed_clone_is_made_good_by_the_next_command(world, part):
     for number in dice.rounds():
         bob = world.join(f"bob-{number}")
         hit(dice, bob, known, VMRAG, "clone")
-        bob.vmrag(*dice.random.choice([("clone",), ("install",), ("query", "note"), ("init",)]), code=None)
+        bob.vmrag(
+            *dice.random.choice(
+                [
+                    ("clone",),
+                    ("install",),
+                    ("query", "note"),
+                    (
+                        "init",
+                        "--knowledge-base",
+                        "--no-sources",
+                    ),
+                ]
+            ),
+            code=None,
+        )
         assert bob.ask("query", "note")["kb"]["commit"] == world.ada.pinned
         assert bob.fingerprint() == world.ada.fingerprint()
         bob.vmrag("fetch")

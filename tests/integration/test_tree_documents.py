@@ -235,7 +235,7 @@ def test_what_this_clone_lacks_is_named_and_nothing_can_be_compared(project, tmp
 
 
 def initialised(project: Project) -> None:
-    project.vmrag("init", "--no-sources")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("why.md", "We chose the port because it was free.")
     project.vmrag("commit", "-m", "why")
     project.git("add", "-A")
@@ -265,7 +265,7 @@ def test_a_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
 
 def test_the_stored_document_of_a_file_is_left_out_and_said_so(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\n")
-    project.vmrag("init", "--no-sources")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     project.put("why.md", "Why the port is what it is.")
     project.vmrag("commit", "-m", "imported")

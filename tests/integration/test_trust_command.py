@@ -214,14 +214,14 @@ def test_where_nothing_can_be_remembered_agreeing_fails_and_reading_goes_on(proj
 def test_whoever_starts_a_knowledge_base_agrees_to_their_own_settings(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     mine = new_project(tmp_path / "mine", settings="embedding.model: hash\nhooks.on_dirty: commit\n")
-    assert "agree" not in mine.vmrag("init", "--no-hooks").err
+    assert "agree" not in mine.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").err
     assert counting(mine)[0] == "commit"
 
 
 def test_the_first_pin_names_the_remote_of_ones_own_settings(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     mine = new_project(tmp_path / "mine", settings="embedding.model: hash\nremote: http://127.0.0.1:9/kb\n")
-    mine.vmrag("init", "--no-hooks")
+    mine.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     assert json.loads((mine.top / ".dolt-version").read_text())["dolt_remote"] == "http://127.0.0.1:9/kb"
 
 
@@ -241,7 +241,10 @@ def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkey
     theirs.git("commit", "-q", "-m", "settings")
     theirs.git("clone", "-q", str(theirs.top), str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
-    assert "hooks.on_dirty (line 2) does not count until you agree" in clone.vmrag("init", "--no-hooks").err
+    assert (
+        "hooks.on_dirty (line 2) does not count until you agree"
+        in clone.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").err
+    )
     assert counting(clone)[0] == "warn"
 
 
@@ -282,7 +285,10 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
             theirs.git("clone", "-q", ".", str(mine))
             theirs.git("-C", str(mine), "checkout", "-q", "v1")
     project = Project(mine)
-    assert "hooks.on_dirty (line 2) does not count" in project.vmrag("init", "--no-hooks").err
+    assert (
+        "hooks.on_dirty (line 2) does not count"
+        in project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").err
+    )
     assert counting(project)[0] == "warn"
 
 

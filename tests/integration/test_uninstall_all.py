@@ -121,7 +121,7 @@ def test_a_pin_that_was_never_committed_goes_with_its_knowledge(world: World) ->
 
 
 def test_a_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: Project) -> None:
-    newcomer.vmrag("init")
+    newcomer.vmrag("init", "--knowledge-base", "--no-sources")
     newcomer.put("a.md", "A.")
     newcomer.vmrag("commit", "-m", "a")
     assert newcomer.ask(*DISCARD.split()[1:])["everything"]["pin"] == "removed"

@@ -56,7 +56,7 @@ def test_a_pin_may_go_forward_stay_and_be_written_anew(world, r):
     second = world.code(r.a, world.code(r.base, first))
     last = world.code(pin_of(r.ab, date="2030-01-01T00:00:00Z"), world.code(r.ab, second))
     report = world.verified(last)
-    assert report == {"range": last, "commits": 5, "pins": 4, "findings": [], "shallow": False}
+    assert report == {"range": last, "commits": 5, "pins": 4, "findings": [], "shallow": False, "unpinned": False}
 
 
 def test_a_pin_that_goes_back_is_information(world, r):
@@ -91,6 +91,7 @@ def test_only_what_the_range_brings_is_reported(world, r):
         "pins": 0,
         "findings": [],
         "shallow": False,
+        "unpinned": False,
     }
 
 

@@ -462,7 +462,7 @@ def test_state_no_pin_where_nothing_was_ever_bound_begins_with_init(project, tmp
             "NO_PIN",
             f"vmrag {command} --empty (no documents, to import this commit's own)",
         )
-    old.vmrag("init", "--empty")
+    old.vmrag("init", "--knowledge-base", "--no-sources", "--empty")
     assert old.status()["state"] == "in_sync"
     assert old.marks() == {}
 
@@ -521,7 +521,7 @@ def test_a_clone_without_the_knowledge_base_says_what_to_do(project, tmp_path):
     clone = Project(tmp_path / "clone")
     report = clone.ask("status", code=1)
     assert report["state"] == "not_initialized"
-    error = clone.vmrag("init", "--json", code=2).error
+    error = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error
     assert "not on this machine" in error["message"]
     shutil.copytree(project.shared / "kb", clone.shared / "kb")
     assert clone.answers() == project.answers()

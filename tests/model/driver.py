@@ -238,7 +238,7 @@ def stock(top: Path, killer: Path) -> Real:
     real.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     real.write(".gitignore", "in/\n/c.txt\n/d.txt\n")
     real.git("config", "merge.renames", "false")  # our files are so small that any two may look alike
-    real.vmrag("init")
+    real.vmrag("init", "--knowledge-base", "--no-sources")
     real.vmrag("install")
     (real.common / "vmrag" / "interpreter").write_text(f"{killer}\n")
     return real

@@ -113,7 +113,7 @@ class Obedient:
         project.push("-u", "origin", "main", "feature")
         project.git("clone", "-q", str(self.server), str(folder / "colleague"), env=OFF)
         self.colleague = Project(folder / "colleague")
-        self.colleague.vmrag("init")
+        self.colleague.vmrag("init", "--knowledge-base", "--no-sources")
         self.faults = [
             self.killed,
             self.pin_is_broken,
@@ -156,6 +156,8 @@ class Obedient:
             "rm faq.md --collection handbook",
             "gc --apply",
             "init",
+            "--knowledge-base",
+            "--no-sources",
             "install",
             "resolve --ours",
             "log",

@@ -62,7 +62,7 @@ def _project(folder: Path) -> Project:
         project.git("commit", "-q", "--amend", "--no-edit")
         project.git("tag", f"v{number}")
     project.write("docs/timeouts.md", TIMEOUTS.format(30))
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     pages.know(project, "The handbook")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Pin the knowledge")

@@ -105,7 +105,7 @@ def build(root: Path) -> World:
     project.write("b.txt", "1\n")
     for sample in (project.top / ".git/hooks").iterdir():
         sample.unlink()
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("import", "docs", "--collection", COLLECTION, "--base", "docs")
     revisions = {"first": project.ask("commit", "-m", "first")["revision"]}
     project.git("add", "-A")
@@ -160,7 +160,7 @@ def _surround(project: Project) -> None:
     project.git("fetch", "-q", "origin")
     project.vmrag("push", "--all")
 
-    project.vmrag("init", "--template", "../template")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--template", "../template")
 
     outer = Project(project.top.parent / "outer")
     outer.top.mkdir()

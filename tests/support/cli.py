@@ -193,7 +193,7 @@ def build(top: Path) -> Project:
     project = new_project(top)
     pages(project, range(PAGES))
     project.write(".gitignore", "docs/\nmore/\n")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     project.vmrag("commit", "-m", "forty pages")
     project.git("add", "-A")

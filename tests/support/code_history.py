@@ -98,7 +98,7 @@ def build(top: Path) -> None:
         patch.setenv("VMRAG", "0")
         new_project(top)
         world = World(top)
-        world.vmrag("init")
+        world.vmrag("init", "--knowledge-base", "--no-sources")
         for name in ("old", "base"):
             world.vmrag("add", "-", "--collection", "handbook", "--id", name, stdin=name)
             world.vmrag("commit", "-m", name)

@@ -112,7 +112,7 @@ def unborn(state: State) -> None:
 
 
 def empty(state: State) -> None:
-    state.vmrag("init")
+    state.vmrag("init", "--knowledge-base", "--no-sources")
     state.git("add", "-A")
     state.git("commit", "-q", "-m", "knowledge", env=OFF)
 

@@ -30,7 +30,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(top: Path) -> None:
     project = new_project(top)
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     call = Tools(project.top)
     call("chroma_create_collection", collection_name="notes", metadata={"hnsw:space": "cosine"})
     metadatas = [{"n": number} for number in range(1, 4)]

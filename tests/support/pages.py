@@ -56,7 +56,7 @@ def newcomer(files: Mapping[str, str]) -> Iterator[Project]:
         project = new_project(made / "project", settings="")
         for name, text in files.items():
             project.write(name, text)
-        project.vmrag("init")
+        project.vmrag("init", "--knowledge-base", "--no-sources")
         project.git("add", "-A")
         project.git("commit", "-q", "-m", "begin")
         yield project

@@ -151,7 +151,7 @@ def build(top: Path, *options: str) -> None:
     ada.write(".vmrag.yaml", SETTINGS)
     for name, text in DOCUMENTS.items():
         ada.write(f"docs/{name}", text)
-    ada.vmrag("init", *options)
+    ada.vmrag("init", "--knowledge-base", "--no-sources", *options)
     ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     ada.vmrag("commit", "-m", "first")
     ada.git("add", "-A")

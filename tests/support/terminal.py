@@ -216,7 +216,7 @@ def build_template(top: Path) -> Project:
     project = new_project(top)
     for name, text in DOCUMENTS.items():
         project.write(f"docs/{name}", text)
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     project.vmrag("commit", "-m", "first")
     project.git("add", "-A")

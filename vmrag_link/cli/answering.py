@@ -67,17 +67,22 @@ def place(kb: KbBlock) -> str:
     if not kb.versioned:
         return "from this machine alone, not versioned"
     state = "uncommitted documents included" if kb.dirty else "as committed"
-    places = [f"revision {kb.commit[:7]}, {state}"] if kb.commit else []
-    if kb.sources:
-        places.append(_files(kb.sources))
+    places = [_describe_files(kb.sources)] if kb.sources else []
+    if kb.commit:
+        places.append(
+            f"revision {kb.commit[:7]} of the knowledge base, {state}"
+            if kb.sources
+            else f"revision {kb.commit[:7]}, {state}"
+        )
     return f"from {', and '.join(places)}"
 
 
-def _files(found: SourceBlock) -> str:
-    counts = {"uncommitted": len(found.uncommitted), "removed": len(found.removed)}
-    said = [f"{number} {what}" for what, number in counts.items() if number]
-    untracked = f" ({found.untracked} untracked left out)" if found.untracked else ""
-    return ", ".join([f"the files of {found.commit[:7] if found.commit else 'the work tree'}", *said]) + untracked
+def _describe_files(files: SourceBlock) -> str:
+    """Name the commit whose files answer, and count the files that differ from it."""
+    counts = {"edited": len(files.uncommitted), "removed": len(files.removed)}
+    differing = [f"{number} {what}" for what, number in counts.items() if number]
+    untracked = f" ({files.untracked} untracked not searched)" if files.untracked else ""
+    return ", ".join([f"commit {files.commit[:7]}" if files.commit else "the working tree", *differing]) + untracked
 
 
 def narrowing_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,7 +41,7 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
         f"{UNCOMMITTED[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
         for each in report.documents
     ]
-    then = "vmrag init --sources" if unnamed else "vmrag import docs/ --collection handbook"
+    then = "vmrag init" if unnamed else "vmrag import docs/ --collection handbook"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
 
 
@@ -74,7 +74,7 @@ def add(
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
     values = canonical_json(metadata_object(metadata))
     text = export_paths.stream_text(sys.stdin.buffer) if piped else ""
-    with invocation.workspace() as ws:
+    with invocation.workspace_for_writing() as ws:
         if piped:
             name = doc_id or ""
             document = text_document(name, text, title=title or markdown_title(text) or name, metadata=values)

@@ -161,7 +161,7 @@ def command(
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
-    with invocation.workspace() as ws:
+    with invocation.workspace_for_writing() as ws:
         report = import_files.import_files(
             ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection
         )

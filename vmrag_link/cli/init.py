@@ -3,241 +3,183 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
 import click
 
-from vmrag_hooks import installer, shim_files
-from vmrag_link import settings_docs
-from vmrag_link.cli import output
+from vmrag_hooks import shim_files
+from vmrag_link.cli import new_knowledge_base, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.install import by_tools
 from vmrag_link.engines.base import EngineName
-from vmrag_link.errors import (
-    AlreadyInitialized,
-    HooksRefused,
-    IndexExtraMissing,
-    NothingSelected,
-    UsageInvalid,
-    enumerated,
-    plural,
-)
-from vmrag_link.git import hook_config
-from vmrag_link.git import hooks as git_hooks
-from vmrag_link.ops.documents import sources_report
+from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural
+from vmrag_link.git import plumbing
 from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS, Offer, undecided
-from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.setup import init as operation
 from vmrag_link.ops.setup import trust
-from vmrag_link.ops.setup.init import Choose
-from vmrag_link.paths import CONFIG_NAME, Places
-from vmrag_link.settings import SourceSettings
+from vmrag_link.ops.setup.init import InitReport
+from vmrag_link.ops.setup.knowledge_base import Choose, KnowledgeBaseReport, start_knowledge_base
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
+
+_SHOWN_ENDINGS = 6
 
 
 @vmrag_command("init")
-@click.option("--no-hooks", is_flag=True, help="Do not install the git hooks.")
-@click.option(
-    "--template",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Only make a git template directory: clones made with it have the hooks.",
-)
+@click.option("--knowledge-base", "with_base", is_flag=True, help="Also start a knowledge base for stored documents.")
+@click.option("--no-sources", is_flag=True, help="Do not add sources to .vmrag.yaml.")
+@click.option("--no-hooks", is_flag=True, help="Do not install the git hooks of a knowledge base.")
 @click.option(
     "--engine",
     type=click.Choice(get_args(EngineName)),
-    help="What stores the knowledge base: the embedded engine, or Dolt. Otherwise as the settings say.",
+    help="Engine of the knowledge base (default: the setting 'engine'). Implies --knowledge-base.",
 )
 @click.option(
     "--empty",
     is_flag=True,
-    help="Where other commits have knowledge and this one has none: begin it without documents.",
+    help="Start without documents, although other commits pin some. Implies --knowledge-base.",
 )
-@click.option("--sources", is_flag=True, help="Let files of the repository be documents: write into .vmrag.yaml which.")
-@click.option("--no-sources", is_flag=True, help="Do not ask about that, and do not mention it.")
-@click.option("--new", is_flag=True, help="Start a new one although other branches pin a knowledge base already.")
+@click.option(
+    "--new",
+    is_flag=True,
+    help="Start an unrelated knowledge base, although other branches pin one. Implies --knowledge-base.",
+)
+@click.option(
+    "--template",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Only create a git template directory. Clones that use it have the hooks.",
+)
+@click.option("--sources", is_flag=True, hidden=True, help="Accepted for older scripts. Sources are the default.")
 def command(
     invocation: Invocation,
     *,
+    with_base: bool,
+    no_sources: bool,
     no_hooks: bool,
-    template: Path | None,
     engine: EngineName | None,
     empty: bool,
-    sources: bool,
-    no_sources: bool,
     new: bool,
+    template: Path | None,
+    sources: bool,
 ) -> None:
-    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git
-    hooks and merge driver.
+    """Make files of the repository searchable: write and stage .vmrag.yaml.
 
-    Where the repository's history pins one already, that is fetched instead. A commit without a
-    pin, an old tag say, may then take what other commits pin, or begin without documents.
+    Files that git tracks become documents of each commit. vmrag does not store them, so a clone
+    needs no further command.
 
-    Documentation and code that git tracks can be documents of each commit, without being stored:
-    --sources writes which into .vmrag.yaml, now or later; at a terminal you are asked.
+    A knowledge base stores other text, such as pages and PDF files. The first 'vmrag add' or
+    'vmrag import' creates it. --knowledge-base creates it now, with its pin, hooks and merge
+    driver.
     """
     if sources and no_sources:
-        raise UsageInvalid("--sources and --no-sources say opposite things.", hint="Leave one of them out.")
+        raise UsageInvalid("--sources and --no-sources exclude each other.", hint="vmrag init --no-sources")
     if template is not None:
-        _template(invocation, template, no_hooks=no_hooks)
+        _write_template(invocation, template, no_hooks=no_hooks)
         return
+    with_base = with_base or engine is not None or empty or new
     with invocation.workspace(warn=False) as ws:
-        if not ws.initialized:
-            trust.agree_to_own(ws)  # before the first pin, which names their remote
-        report = operation.init(
-            ws,
-            new=new,
-            engine=engine,
-            choose=_choice(invocation, empty=empty),
-            propose="never" if no_sources else "always" if sources else "new",
-            agree=lambda found: sources or _agrees(invocation, found),
-        )
-        invocation.warn(ws)
-        hooks, said = _no_hooks(ws.places) if no_hooks else _hooks(ws)
-        if not report.written and not hooks and not report.cloned and not report.sources:
-            if sources:
-                raise _no_sources(ws)
+        base, lines, has_new_hooks = None, list[str](), False
+        if with_base:
+            if not ws.initialized:
+                trust.agree_to_own(ws)  # before the first pin, which names the remote
+            base = start_knowledge_base(ws, new=new, engine=engine, choose=_make_choice(invocation, empty=empty))
+            has_new_hooks, hook_lines = new_knowledge_base.set_up_hooks(ws, wanted=not no_hooks)
+            lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
+        report = operation.init(ws, with_sources=not no_sources)
+        if base and not (base.written or base.cloned or has_new_hooks or report.written):
             raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
-        lines = [f"Started a knowledge base in {report.kb}"] if report.started else []
-        lines += (
-            [f"Pinned revision {report.revision[:7]} of the knowledge base in {report.kb}"] if report.pinned else []
+        if not base and not report.written:
+            raise _nothing_to_do(ws, report)
+        if not base and no_hooks:
+            new_knowledge_base.set_up_hooks(ws, wanted=False)
+        lines += _describe_sources(report)
+        invocation.warn(ws)
+        lines.append(f"hint: {_next_command(ws, report, base)}")
+    invocation.emit({"files": report, "knowledge_base": base}, lines)
+
+
+def _describe_sources(report: InitReport) -> Iterator[str]:
+    for source in report.sources:
+        files = plural(sum(source.files.values()), "file")
+        yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)})"
+    if report.sources and report.uncovered:
+        yield f"In no source: {_list_endings(report.uncovered)}"
+    if report.written and not report.sources and not report.staged:
+        yield f"Wrote {CONFIG_NAME}"
+    if report.staged:
+        yield f"Wrote and staged {CONFIG_NAME}"
+    elif report.busy:
+        yield f"Wrote {CONFIG_NAME}. Another git command holds the index, so run: git add {CONFIG_NAME}"
+    elif report.ignored:
+        yield f"Wrote {CONFIG_NAME}, which git ignores: it applies to this working tree only."
+    elif report.written and report.sources:
+        yield f"Changed {CONFIG_NAME}. You wrote this file, so run: git add {CONFIG_NAME}"
+
+
+def _list_endings(counts: Mapping[str, int]) -> str:
+    return first_of([f"{count} {ending}" for ending, count in counts.items()], _SHOWN_ENDINGS)
+
+
+def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:
+    if base.started:
+        yield f"Started a knowledge base in {base.kb}"
+    if base.pinned:
+        yield f"Pinned revision {base.revision[:7]} of the knowledge base in {base.kb}"
+    if base.cloned:
+        yield f"Fetched the knowledge base from {base.cloned}"
+    yield from (f"  instead: {offer.command} ({offer.described})" for offer in base.others)
+    yield from new_knowledge_base.describe_files(base)
+
+
+def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
+    """Return the error of a repository that has its settings file already."""
+    if plumbing.pin_bytes(ws.places) is not None:
+        return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version exist already.", hint="vmrag sync")
+    if ws.config.sources:
+        return AlreadyInitialized(f"{CONFIG_NAME} has sources already.", hint="vmrag sources")
+    untracked = f"; {plural(report.untracked, 'untracked file')} can be documents" if report.untracked else ""
+    return AlreadyInitialized(
+        f"{CONFIG_NAME} exists, and git tracks no file that can be a document{untracked}.",
+        hint="git add FILE, then: vmrag init",
+    )
+
+
+def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
+    if base is None and plumbing.pin_bytes(ws.places) is not None:
+        return "run 'vmrag sync' to fetch the knowledge base that this commit pins"
+    if report.sources or ws.config.sources:
+        return (
+            f"""run 'git commit -m "Set up vmrag"'{"" if base else f" ({CONFIG_NAME} alone)"}, then 'vmrag query "…"'"""
         )
-        lines += [f"Fetched the knowledge base from {report.cloned}"] if report.cloned else []
-        lines += [f"  instead: {each.command} ({each.described})" for each in report.others]
-        lines += [*_written(report), *_sources(report), *said]
-        if sources and not report.sources and not ws.config.sources:
-            lines.append(_nothing_to_propose(ws))
-        try:
-            ws.reconcile()
-        except IndexExtraMissing as missing:  # a base installation: the knowledge base is there, searching can wait
-            lines.append(f"Made no index: {missing.sentence}")
-        empty = report.pinned and not ws.engine.count(report.revision)
-        offered = report.proposed and not invocation.attended
-        lines += _offered(report) if offered else []
-        if offered:
-            lines.append("Next: vmrag init --sources   (lets the files above be documents of each commit)")
-        else:
-            lines.append(f"Next: {_next(ws, report) if report.started or report.sources or empty else 'vmrag status'}")
-    invocation.emit(report, lines)
+    return "run 'vmrag add FILE --collection NAME' to store a document, or 'git add' files, then 'vmrag init'"
 
 
-def _choice(invocation: Invocation, *, empty: bool) -> Choose:
-    """A person at a terminal is asked; anybody else has to say it on the command line."""
+def _make_choice(invocation: Invocation, *, empty: bool) -> Choose:
+    """Return a function that asks at a terminal. Elsewhere, it raises the list of choices."""
 
-    def choose(found: Sequence[Offer]) -> Offer | None:
+    def choose(offers: Sequence[Offer]) -> Offer | None:
         if empty:
             return None
         if invocation.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise undecided(found, empty="vmrag init --empty")
-        choices = {str(number): each for number, each in enumerate(found, 1)}
-        output.print_lines(["This code commit pins no knowledge, while others do. What should it have?"])
-        output.print_lines(f"  {number}  {each.revision[:7]}: {each.described}" for number, each in choices.items())
+            raise undecided(offers, empty="vmrag init --empty")
+        choices = {str(number): offer for number, offer in enumerate(offers, 1)}
+        output.print_lines(["This commit has no pin, but other commits have one. Which documents does it begin with?"])
+        output.print_lines(f"  {number}  {offer.revision[:7]}: {offer.described}" for number, offer in choices.items())
         output.print_lines([f"  0  {NO_DOCUMENTS}"])
         return choices.get(output.choose("Which?", [*choices, "0"]))
 
     return choose
 
 
-def _agrees(invocation: Invocation, found: Sequence[SourceSettings]) -> bool:
-    """What a person at a terminal says to sources; nobody else agrees."""
-    if not invocation.attended:
-        return False
-    output.print_lines(["These files can be documents of each commit, without being stored; in .vmrag.yaml:"])
-    output.print_lines(f"  {line}" for line in settings_docs.sources_section(found).splitlines())
-    return output.agrees("Let them be documents?", default=True)
-
-
-def _sources(report: operation.InitReport) -> Iterator[str]:
-    if report.sources:
-        yield f"Files of the repository are documents now: {_described(report.sources)}   (vmrag sources shows them)"
-        if CONFIG_NAME not in report.written:
-            yield f"Added that to {CONFIG_NAME}, which is yours: git add {CONFIG_NAME}"
-
-
-def _offered(report: operation.InitReport) -> Iterator[str]:
-    yield f"Files of the repository could be documents of each commit; in {CONFIG_NAME}:"
-    yield from (f"  {line}" for line in settings_docs.sources_section(report.proposed).splitlines())
-
-
-def _nothing_to_propose(ws: Workspace) -> str:
-    number = sources_report.untracked_offers(ws)
-    untracked = f"   ({plural(number, 'untracked file')} could)" if number else ""
-    return f"No tracked file could be a document of a source: git add FILE, then: vmrag init --sources{untracked}"
-
-
-def _described(sources: Sequence[SourceSettings]) -> str:
-    return enumerated([f"{each.collection} ({', '.join(each.paths)})" for each in sources])
-
-
-def _no_sources(ws: Workspace) -> AlreadyInitialized | NothingSelected:
-    if not ws.config.sources:
-        message, _, hint = _nothing_to_propose(ws).partition(": ")
-        return NothingSelected(f"{message}.", hint=hint)
-    code = any(each.kind == "code" for each in ws.config.sources)
-    found = [] if code else [each for each in sources_report.unnamed(ws).sources if each.kind == "code"]
-    section = settings_docs.sources_section(found).partition("\n")[2].rstrip("\n")
-    if not section:
-        return AlreadyInitialized(f"{CONFIG_NAME} names sources already.", hint="vmrag sources")
-    return AlreadyInitialized(
-        f"{CONFIG_NAME} names sources already, and none of code. To have that, too, add below 'sources:'\n{section}",
-        hint="vmrag sources   (shows the sources, and what is in none)",
-    )
-
-
-def _template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
+def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
     if no_hooks:
-        raise UsageInvalid("A template is made of hooks.", hint=f"vmrag init --template {template}")
+        raise UsageInvalid("--template and --no-hooks exclude each other.", hint=f"vmrag init --template {template}")
     report = shim_files.write_template(invocation.directory / template)
     lines = [f"Wrote {', '.join(report.written)} to {report.folder}" if report.written else "Nothing to write."]
     lines.append(
-        f"Next: git config --global init.templateDir '{report.folder}' (or git clone --template='{report.folder}' URL)"
+        f"hint: git config --global init.templateDir '{report.folder}' (or git clone --template='{report.folder}' URL)"
     )
     invocation.emit(report, lines)
-
-
-def _next(ws: Workspace, report: operation.InitReport) -> str:
-    """What to do with a knowledge base that has no documents."""
-    places = ws.places
-    if report.sources or ws.config.sources:
-        return 'vmrag query "…", and: git commit'
-    if (places.top / "docs").is_dir():
-        return "vmrag import docs/ --collection handbook"
-    return "vmrag import FOLDER --collection handbook (or vmrag add FILE)"
-
-
-def _no_hooks(places: Places) -> tuple[bool, list[str]]:
-    """Nobody is to miss them."""
-    if not installer.installed(places, git_hooks.folder(places)):
-        hook_config.choose(places, ())
-    return False, []
-
-
-def _hooks(ws: Workspace) -> tuple[bool, list[str]]:
-    """Whether hooks were missing and are there now, and what to say about it."""
-    places = ws.places
-    try:
-        hooks = installer.install(places, place=ws.config.hooks.place)
-    except HooksRefused as refused:
-        return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
-    done = [f"the git hooks in {hooks.folder}"] if hooks.written else []
-    done += ["the merge driver"] if hooks.driver else []
-    lines = [f"Installed {' and '.join(done)}"] if done else []
-    lines += [f"The {name} hook that was there runs first" for name in hooks.chained]
-    lines += by_tools(hooks)
-    if not hook_config.acts(places):
-        lines.append("The git hooks act in other work trees only. For this one, too: vmrag install --worktree")
-    return bool(done), lines
-
-
-def _written(report: operation.InitReport) -> list[str]:
-    lines = [name for name in report.written if name not in report.unstaged]
-    lines = [f"Wrote and staged {', '.join(lines)}"] if lines else []
-    mixed = ATTRIBUTES if report.edited and ATTRIBUTES in report.unstaged else ""
-    if left := [name for name in report.unstaged if name != mixed]:
-        lines.append(f"Wrote {', '.join(left)}; git was busy, so: git add {' '.join(left)}")
-    if mixed:
-        lines.append(f"Wrote {mixed}, which has changes of yours that are not staged; with those: git add {mixed}")
-    return lines

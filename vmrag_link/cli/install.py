@@ -60,7 +60,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed:
-        lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init")
+        lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init --knowledge-base")
     invocation.emit(report, [*lines, *arrived])
 
 

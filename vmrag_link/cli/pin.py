@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from vmrag_link.models import Link
     from vmrag_link.ops.follow.losses import AcceptedLoss
     from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
+    from vmrag_link.ops.follow.sync import FilesReport
     from vmrag_link.sync.apply import SyncReport
+    from vmrag_link.workspace import Workspace
 
 
 @vmrag_command("commit")
@@ -153,13 +155,49 @@ def _other_lines(first: FirstPin) -> Iterator[str]:
     is_flag=True,
     help="Wait for Chroma's store and the Chroma server, too, which otherwise follow in the background.",
 )
-def sync(invocation: Invocation, *, rebuild: bool, wait: bool) -> None:
-    """Bring knowledge base and index to what .dolt-version pins."""
+@click.option("--hooks", is_flag=True, help="Install missing git hooks. At a terminal, this is the default.")
+def sync(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> None:
+    """Fetch and build everything that the checked-out commit needs.
+
+    It fetches the knowledge base that .dolt-version pins, installs missing git hooks and builds the
+    index. It does not install hooks that you removed or did not want. A repository without a pin
+    only needs the index of its files.
+    """
     from vmrag_link.ops.follow import sync as operation
 
     with invocation.workspace() as ws:
+        if ws.stores_nothing:
+            files = operation.sync_files(ws)
+            invocation.emit(files, [_describe_files(files)])
+            return
         report = operation.sync(ws, rebuild=rebuild, wait=wait)
-    invocation.emit(report, _sync_lines(report))
+        lines = _sync_lines(report)
+        if hooks or invocation.attended:
+            lines += _install_missing_hooks(ws)
+    invocation.emit(report, lines)
+
+
+def _describe_files(report: FilesReport) -> str:
+    commit = f"commit {report.commit[:7]}" if report.commit else "the working tree"
+    indexed = "" if report.indexed == 100 else f" The index has {report.indexed} % of them."  # noqa: PLR2004
+    sources = plural(len(report.sources), "source")
+    return f"The index is at {commit}: {plural(report.files, 'file')} in {sources}.{indexed}"
+
+
+def _install_missing_hooks(ws: Workspace) -> list[str]:
+    """Install the hooks that git does not run here, and return lines that describe them."""
+    from vmrag_link.ops.status.cautions import missing_hooks
+
+    if missing_hooks(ws) is None:
+        return []
+    from vmrag_hooks import installer
+    from vmrag_link.errors import HooksRefused
+
+    try:
+        report = installer.install(ws.places, place=ws.config.hooks.place)
+    except HooksRefused as refused:
+        return [f"Did not install the git hooks: {refused.message}", f"hint: {refused.hint}"]
+    return [f"Installed the git hooks in {report.folder}."] if report.written else []
 
 
 def _sync_lines(report: SyncReport) -> list[str]:

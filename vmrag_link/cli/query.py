@@ -240,7 +240,7 @@ def _nothing(ws: Workspace, asked: Query, at: RankedRevision | None) -> str:
     everywhere = not (at or asked.collections)
     files = everywhere and not ws.stored_collections() and offered(ws)
     narrowed = f" with {asked.narrowing.shown}" if asked.narrowing else ""
-    return f"Nothing found{narrowed}.{' Files of the repository could answer: vmrag init --sources' if files else ''}"
+    return f"Nothing found{narrowed}.{' To search files of the repository, run: vmrag init' if files else ''}"
 
 
 def _lines(

@@ -75,7 +75,7 @@ def _next(report: SourcesReport) -> Iterator[str]:
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
         yield from _indented(report.proposal)
-        yield "Next: vmrag init --sources"
+        yield "Next: vmrag init"
     elif report.unnamed:
         yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], NAMED)}"
         yield f"  to have them, in 'sources:' of {CONFIG_NAME}:"
@@ -124,7 +124,7 @@ def _proposal(report: SourcesReport) -> Iterator[str]:
         return
     yield "No sources. These files could be documents of each commit; in .vmrag.yaml:"
     yield from _indented(report.proposal)
-    yield "Next: vmrag init --sources   (writes that)"
+    yield "Next: vmrag init   (writes that)"
 
 
 def _indented(text: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ TITLES = {
     "no_pin": ("no pin", "yellow"),
     "malformed": ("the pin cannot be read", "red"),
     "not_initialized": ("no knowledge base", "yellow"),
+    "files": ("files of the repository, no stored documents", "green"),
 }
 
 
@@ -70,18 +71,18 @@ def _server(shared: SharingState) -> str:
 
 def _sources(found: SourcesStatus, *, pinned: bool) -> list[str]:
     if found.problem:
-        return [f"  sources    {found.problem}"]
-    files = [f"{plural(each.files, 'file')} in {each.collection}" for each in found.collections]
+        return [f"  files      {found.problem}"]
+    total = sum(each.files for each in found.collections)
+    files = f"{plural(total, 'file')} in {plural(len(found.collections), 'source')}"
     numbers = (
-        (len(found.uncommitted), "not committed"),
+        (len(found.uncommitted), "edited"),
         (len(found.removed), "removed"),
-        (found.untracked, "untracked and left out"),
-        (len(found.missing), "not in this clone, and left out"),
+        (found.untracked, "untracked and not searched"),
+        (len(found.missing), "missing in this clone and not searched"),
     )
-    differing = enumerated([f"{number} {what}" for number, what in numbers if number])
-    lines = [f"  sources    {enumerated(files) or 'none'}{f'; {differing}' if differing else ''}"]
+    lines = [f"  files      {', '.join([files, *(f'{number} {what}' for number, what in numbers if number)])}"]
     if found.uncommitted:
-        lines.append(f"             not committed: {first_of(found.uncommitted, NAMED)}")
+        lines.append(f"             edited: {first_of(found.uncommitted, NAMED)}")
     if found.shadowed:
         documents = plural(len(found.shadowed), "stored document")
         then = " Next: vmrag sources adopt" if pinned else ""
@@ -110,10 +111,8 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
         place = f"branch {report.kb.branch}" if not report.kb.detached else "read by revision"
         place += ", in Dolt" if report.kb.engine == "dolt" else ""
         dirty = ", uncommitted changes" if report.kb.dirty else ""
-        lines.append(
-            f"  knowledge  {report.kb.revision[:7]} ({place}), {plural(report.kb.documents, 'document')}{dirty}"
-        )
-    if report.index.revision:
+        lines.append(f"  knowledge  {report.kb.revision[:7]} ({place}), {_count_documents(report.kb.documents)}{dirty}")
+    if report.index.revision and (report.index.documents or report.kb.documents):
         chunks = plural(report.index.chunks, "chunk")
         more = (
             ", and a working copy" if report.kb.dirty and not report.kb.detached and report.index.working_copy else ""
@@ -133,6 +132,10 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
     if report.hint:
         lines.append(f"hint: {report.hint}")
     return [*lines, *(change_lines(report.changes, most) if report.changes else ())]
+
+
+def _count_documents(number: int) -> str:
+    return plural(number, "document") if number else "no documents"
 
 
 SHOWN = 20

@@ -49,10 +49,7 @@ def command(
     """
     files.require(invocation)
     with invocation.workspace() as ws:
-        if remote:
-            report = operation.verify_on(ws, remote, revisions, pull_request=pull_request, deepen=deepen)
-        else:
-            report = operation.verify(ws, revisions, pull_request=pull_request, deepen=deepen)
+        report = operation.verify(ws, revisions, pull_request=pull_request, remote=remote, deepen=deepen)
     files.emit(invocation, report, _lines(report), lambda: cases.of_verify(report, asked_remote=remote is not None))
     return 0 if report.clean else FAILED_CHECK
 
@@ -66,6 +63,9 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     if report.shallow:
         yield f"{_mark('information', 'cyan')}History is cut here (a shallow clone): not every commit could be compared."
         yield f"{' ' * _WIDTH}git fetch --unshallow"
+    if report.unpinned and report.clean:
+        yield f"No commit has a pin ({report.range}): nothing to verify."
+        return
     looked = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
     yield f"{looked}: {_verdict(report)}."
 

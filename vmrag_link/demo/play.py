@@ -110,7 +110,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     stage.run("git", "init", "-b", story.MAIN)
     for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
         stage.set_git(key, value)
-    stage.run("vmrag", "init")
+    stage.run("vmrag", "init", "--knowledge-base", "--no-sources")
     since = time.perf_counter()
     rendered = _render(progress, number)
     stage.write_pages(rendered)

@@ -55,7 +55,7 @@ def open_engine(
     """
     name = engine_of(folder)
     if name is None:
-        raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+        raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 

@@ -37,7 +37,7 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
     if opening.is_lost(ws.places.kb):
         return _lost_store(ws)
     if plumbing.pin_bytes(ws.places) is None:
-        return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
+        return NotInitialized("This repository has no knowledge base.", hint="vmrag init --knowledge-base")
     said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _not_trusted(ws)
     if why is None:
@@ -101,8 +101,11 @@ def unusable(ws: WorkTree, target: Target) -> VmragError:
         return missing_revision(missing, target.revision, why)
     if target.state == "pinned":  # nothing has followed it yet, as in a fresh clone
         return KnowledgeMoved("This work tree does not stand at the pinned revision yet.", hint="vmrag sync")
-    # `vmrag pin` pins where the knowledge base stands; without that, `vmrag init` its beginning.
-    return PinMissing("This code commit pins no knowledge.", hint="vmrag pin" if ws.standing_revision else "vmrag init")
+    # `vmrag pin` pins where the knowledge base stands; without that, a knowledge base is started.
+    return PinMissing(
+        "This code commit pins no knowledge.",
+        hint="vmrag pin" if ws.standing_revision else "vmrag init --knowledge-base",
+    )
 
 
 def of_another_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | None:

@@ -163,6 +163,12 @@ class Workspace:
         return opening.there(self.places.kb)
 
     @property
+    def stores_nothing(self) -> bool:
+        """Whether there is no knowledge base, none was lost, and no pin: only files answer."""
+        has_store = self.initialized or opening.is_lost(self.places.kb)
+        return not has_store and plumbing.pin_bytes(self.places) is None
+
+    @property
     def engine(self) -> Engine:
         """Raises `NotInitialized`, and as `opening.open_engine`."""
         if self._engine is None:

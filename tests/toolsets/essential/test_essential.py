@@ -49,7 +49,7 @@ def build(top: Path) -> None:
     project.write(".gitignore", "docs/secret.md\n")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Begin")
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("retry-policy", "Three times, for the gateway.", collection="decisions")
     project.vmrag("commit", "-m", "Why we retry")
     project.git("add", "-A")

@@ -102,7 +102,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         does not name.
         """
         if not cls.there(folder):
-            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
         longest = longest_answer(limits)
         connection: SqlConnection
         if server_database.noted(folder):

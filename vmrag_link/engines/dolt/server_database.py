@@ -113,7 +113,7 @@ def join(folder: Path, access: DoltAccess) -> None:
         if _revisions(server) == 1:
             raise KnowledgeMissing(
                 f"The creation of the knowledge base {access.database!r} on {access.server} was not finished.",
-                hint="vmrag init",
+                hint="vmrag init --knowledge-base",
             )
         schema.require_ours(server, ROOT_BRANCH, f"The database {access.database!r}")
 

@@ -74,7 +74,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         """
         path = folder / DOLTLITE_FILE
         if not cls.there(folder):
-            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
         extent.require_whole(path)
         # Opened for writing, an empty or zeroed file would become a new database.
         with Connection(path, access="read", timeout=lock_timeout) as connection:

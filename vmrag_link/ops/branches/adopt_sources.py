@@ -53,7 +53,7 @@ def adopt(ws: Workspace, *, dry_run: bool = False) -> Adoption:
     target = writing.writable(ws)
     merge_state.refuse_if_open(ws)
     if not ws.sources.configured:
-        raise UsageInvalid("No sources are configured: no file is a document.", hint="vmrag init --sources")
+        raise UsageInvalid("No sources are configured: no file is a document.", hint="vmrag init")
     clean = not (target.kb_branch and target.kb_branch.dirty)
 
     def plan(at: At) -> Planned[Adoption]:

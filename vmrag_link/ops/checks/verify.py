@@ -43,6 +43,8 @@ class VerifyReport(Record, frozen=True):
     pins: int
     findings: tuple[PinFinding, ...]
     shallow: bool = False
+    unpinned: bool = False
+    """No commit of the range has a pin, so that no document can be lost."""
 
     @property
     def clean(self) -> bool:
@@ -73,27 +75,35 @@ def verify(
     revisions: str | None = None,
     *,
     pull_request: tuple[str, str] | None = None,
+    remote: str | None = None,
     reachable: Callable[[Collection[str]], Collection[str]] | None = None,
     deepen: bool = False,
 ) -> VerifyReport:
-    """Compare the pin of each commit of a range with those of its parents (`pins.rules`).
+    """Compare the pin of each commit of a range with those of its parents.
 
-    Only what the range brings is reported.
+    Only what the range brings is reported. A range without pins has nothing to lose: it needs no
+    knowledge base.
 
     `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has
     and the remote's default branch has not. Where that is nothing, HEAD with what it merged, and
     the commits of its whole history that drop knowledge.
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of
-    the base's tip, too. `reachable`: says which of the revisions that the range pins, its last
-    commit in any case, the knowledge base's remote does NOT reach; without it nobody is asked.
+    the base's tip, too. `remote`: fetch from it, and report revisions that the range or its last
+    commit pins and that it does not reach; a fresh clone also gets its knowledge base from there.
+    `reachable` replaces the fetch: it returns which of the given revisions the remote lacks.
     A range that a shallow clone cannot compare is an error among the findings, unless it may
     `deepen` the history, which no ref notices. Raises `UsageInvalid`, `GitReferenceMissing`,
-    `NotInitialized`, `HistoryMissing` where that cannot be fetched.
+    `NotInitialized`, `HistoryMissing` if the history cannot be fetched, and with `remote` the
+    errors of `fetch`.
     """
     scope = _scope(ws, revisions, pull_request, deepening.resolve if deepen else plumbing.resolve)
     if deepen:
         scope = _deepened(ws, scope, whole=revisions is not None)
     walk, pins = _read(ws, scope)
+    if pins.empty:
+        return _unpinned(ws, scope, walk)
+    if remote:
+        reachable = _lacking(ws, destinations.asked(ws, remote)[0])
     report = _report(ws, scope, walk, pins, reachable=reachable)
     if revisions or pull_request or scope.shown != _LAST:
         return report
@@ -133,44 +143,30 @@ def _drops(
     return tuple(each for each in findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error")
 
 
-def verify_on(
-    ws: Workspace,
-    remote: str,
-    revisions: str | None = None,
-    *,
-    pull_request: tuple[str, str] | None = None,
-    deepen: bool = False,
-) -> VerifyReport:
-    """As `verify`, after a fetch of everything from a remote.
-
-    The pins of the range and of its last commit must be reachable there.
-
-    In a fresh clone the knowledge base comes from there, too. Raises as `ops.remotes.fetch.fetch`.
-    """
-    lacking = _lacking(ws, destinations.asked(ws, remote)[0])
-    return verify(ws, revisions, pull_request=pull_request, reachable=lacking, deepen=deepen)
-
-
 def verify_between(
     ws: Workspace, base: str | None, head: str, *, base_name: str = "", fork: Fork | None = None, ask: bool = True
 ) -> VerifyReport:
-    """As `verify_on`, of what `head` has and `base` has not; for CI, which knows them by full
-    names.
+    """Verify what `head` has and `base` has not, for CI, which knows them by full names.
 
     `base` None: the head is compared with its parents. `base_name`: how messages call the base of a
     pull request, whose pin the head's has to contain, too; empty: what was rewritten is not missed.
     The remote is the code's own, if the head's pin says so, else that of the settings; nobody is
     asked for a password. Where no commit pins anything, and where `ask` is false, no remote is
-    asked at all. Raises as `verify_on`.
+    asked at all. Raises the errors of `verify`.
     """
     without = base or next(iter(objects.parents(ws.places, head)), None)
     scope = Scope(f"{without[:12]}..{head[:12]}" if without else head[:12], head, without, base_name)
     walk, pins = _read(ws, scope)
-    if not pins.read and not pins.ends:
-        flawed = _not_comparable(ws, scope, walk, MergeBases(ws.places, *scope.ends))
-        return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
+    if pins.empty:
+        return _unpinned(ws, scope, walk)
     lacking = _lacking(ws, destinations.named(ws, knowledge_remote(ws, head))[0]) if ask else None
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
+
+
+def _unpinned(ws: Workspace, scope: Scope, walk: Walk) -> VerifyReport:
+    """Report a range without pins. A shallow clone may lack the commits that have one."""
+    findings = _not_comparable(ws, scope, walk, MergeBases(ws.places, *scope.ends))
+    return VerifyReport(scope.shown, len(walk.parents), 0, tuple(findings), unpinned=True)
 
 
 def dropped_in_landing(ws: Workspace, landed: str, proposed: str) -> PinFinding | None:

@@ -26,6 +26,8 @@ class ReadPins(NamedTuple):
 
     read: dict[PinEntry, str | PinMalformed]
     ends: dict[str, str]
+    empty: bool = False
+    """No commit of the walk, and neither end, has a pin, readable or not."""
 
     @classmethod
     def of(cls, kb: Path, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
@@ -34,6 +36,7 @@ class ReadPins(NamedTuple):
         return cls(
             {entry: _revision(kb, entry, walk.contents) for entry in entries},
             {commit: pin.dolt_commit for commit, pin in found if pin},
+            not entries and not ends,
         )
 
     @property

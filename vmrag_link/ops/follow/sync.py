@@ -12,7 +12,7 @@ import msgspec
 
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.models import ChangeCounts, ChunkCounts
+from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync.target import left_behind, read_own_pin
@@ -59,6 +59,37 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
         wait_for_server(ws)
     server = ws.chroma.sharing.state() if ws.chroma.server else None
     return msgspec.structs.replace(report, chroma=ws.chroma.local.state(), server=server)
+
+
+class FilesReport(Record, frozen=True):
+    """The index of a repository that stores no documents."""
+
+    commit: str | None
+    """Checked-out commit. None before the first commit."""
+    files: int
+    """Number of files that answer."""
+    sources: tuple[str, ...]
+    """Collections of these files."""
+    indexed: int
+    """Percentage of the files that the index has."""
+
+
+def sync_files(ws: Workspace) -> FilesReport:
+    """Build the index of the files of the working tree.
+
+    Raises `NotInitialized` if no file is a document, and the errors of `Sources.here`.
+    """
+    from vmrag_link.sync import source_views
+
+    with ws.sources.here() as opened:
+        if opened is None:
+            raise reasons.uninitialized(ws)
+        contents = source_views.read(opened.folder)
+        files = sum(
+            len(contents.tags.get(name, {}).keys() - contents.left_out.get(name, {}).keys())
+            for name in opened.collections
+        )
+        return FilesReport(opened.commit, files, opened.collections, opened.indexed)
 
 
 def _require_readable_pin(ws: Workspace) -> None:

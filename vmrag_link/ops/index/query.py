@@ -26,7 +26,7 @@ T = TypeVar("T")
 SAID = "said"
 """In `.git/vmrag/tree`: it was said in this repository."""
 
-NOT_SET_UP = "Nothing is set up here: files that git tracks have answered. To keep it so for everybody: vmrag init"
+NOT_SET_UP = "There is no .vmrag.yaml, so vmrag searched the tracked files that it would propose. To commit this choice, run: vmrag init"
 
 
 class QueryReport(Record, frozen=True):

@@ -102,7 +102,7 @@ def places_of(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces:
     if not any(each.revision or each.names_sources for each in (one, other, start)):
         raise PinMissing(
             f"Neither {one.name} nor {other.name} pins any knowledge: there is nothing to compare.",
-            hint="vmrag init   (in a repository that has a knowledge base: vmrag pin)",
+            hint="vmrag init --knowledge-base   (in a repository that has one: vmrag pin)",
         )
     return ComparedPlaces(one, start, other)
 

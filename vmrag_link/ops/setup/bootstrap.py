@@ -1,7 +1,7 @@
-"""Begin a knowledge base for a tool, anew or from a remote: all of it, or nothing.
+"""Begin a knowledge base for a tool, new or from a remote: all of it, or nothing.
 
-`ops.setup.init` and `ops.remotes.clone` are the parts. They can be run again after a kill. An agent
-would try something else instead, so this undoes them.
+It uses `ops.setup.knowledge_base` and `ops.remotes.clone`. You can run those again after a kill. An
+agent would try something else instead, so this undoes them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.ops.remotes.fetch import no_such_branch
 from vmrag_link.ops.setup import import_chroma
 from vmrag_link.ops.setup.import_chroma import Foreign
-from vmrag_link.ops.setup.init import Start, begin, init, require_no_links
+from vmrag_link.ops.setup.knowledge_base import Start, begin, require_no_links, start_knowledge_base
 from vmrag_link.paths import write_atomically
 from vmrag_link.pin_values import OWN, hosted, own_ref
 from vmrag_link.transport import address
@@ -100,7 +100,8 @@ def found(
     `url` becomes the remote of the settings; it is not contacted, and naming it here is no
     agreement to it. `allow` raises for a URL that may not be named. Where the repository's
     history pins a knowledge base, that is fetched instead. Raises `AlreadyInitialized`,
-    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
+    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and the errors of
+    `start_knowledge_base`.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
@@ -108,8 +109,8 @@ def found(
         setting = _setting(ws, url, allow) if url else ""
         taken = _read_store(ws, store) if store else Foreign()
         rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
-        with _all_or_nothing(ws):
-            report = init(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
+        with all_or_nothing(ws):
+            report = start_knowledge_base(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
             if report.cloned:
                 taken, setting = Foreign(), ""
             _require_pinned(ws)
@@ -140,7 +141,7 @@ def found_from(
     git's configuration; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
     `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
     """
-    with _founding(ws), _all_or_nothing(ws):
+    with _founding(ws), all_or_nothing(ws):
         setting = _setting(ws, url, allow)
         pinned = plumbing.pin_bytes(ws.places) is not None
         named = url if setting == OWN else setting
@@ -277,7 +278,7 @@ def _url(ws: Workspace, remote: str) -> str:
 
 
 @contextlib.contextmanager
-def _all_or_nothing(ws: Workspace) -> Iterator[None]:
+def all_or_nothing(ws: Workspace) -> Iterator[None]:
     """If the block fails, remove the knowledge base; restore work tree, index and configuration."""
     require_no_links(ws.places)
     files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)

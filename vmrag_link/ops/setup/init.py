@@ -1,281 +1,95 @@
-"""`vmrag init`: a knowledge base for this repository, its settings file and its first pin."""
+"""`vmrag init`: make files of the repository documents of each commit.
+
+It writes the settings file and stages it. It does not create a pin, a knowledge base, a hook or a
+ref. `ops.setup.knowledge_base` creates those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
-import msgspec
-
-from vmrag_link import clock, config, locks, settings_docs
-from vmrag_link.engines import migrated, opening
-from vmrag_link.engines.base import EngineName, Write, engine_of, root_of
-from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
-from vmrag_link.git import plumbing, sidecar_repo
+from vmrag_link import locks
+from vmrag_link.git import listing, plumbing, sidecar_repo
 from vmrag_link.models import Record
-from vmrag_link.ops.branches.switch import require_free
-from vmrag_link.ops.documents import branches
-from vmrag_link.ops.pins import history_pins, pinning
-from vmrag_link.ops.pins.history_pins import Offer, offers
-from vmrag_link.ops.pins.pinning import ATTRIBUTES, PinBlock
-from vmrag_link.ops.remotes.clone import clone
-from vmrag_link.paths import Places, require_files, require_folders, write_atomically
+from vmrag_link.ops.documents.sources_report import untracked_offers
+from vmrag_link.ops.setup import own_settings, trust
+from vmrag_link.paths import require_files, require_folders
 from vmrag_link.settings import SourceSettings
-from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.sources import rules
+from vmrag_link.workspace import Workspace
 
 
-class Start(Record, frozen=True):
-    """How the knowledge base of HEAD's code branch begins, or continues.
+class NewSource(Record, frozen=True):
+    """A source that was written into the settings file."""
 
-    `branch`: its KB branch (None: named after the code branch), made at `revision` (empty: the
-    root). `detached`: no branch, the revision is pinned by its hash. `rows` become the first commit
-    there. `remote` is written into the settings.
-    """
-
-    branch: str | None = None
-    revision: str = ""
-    detached: bool = False
-    rows: Write | None = None
-    message: str = ""
-    remote: str = ""
+    collection: str
+    kind: str
+    paths: tuple[str, ...]
+    exclude: tuple[str, ...]
+    files: Mapping[str, int]
+    """Number of tracked files by the ending of their names, such as `.md`, most frequent first."""
 
 
 class InitReport(Record, frozen=True):
-    """`started`: there was no knowledge base; `pinned`: there was one, and no pin.
+    """Changes of `vmrag init`."""
 
-    `written` are the files that were made or changed, or left unstaged by a run that was
-    interrupted; empty: nothing was left to do. `unstaged` are those that could not be staged,
-    because git was busy; `.gitattributes` is not staged where it is `edited`, that is, has unstaged
-    changes of the user. `staged`: all are. `cloned`: the remote that the knowledge base came from,
-    because the repository's history has pins already. `others`: knowledge that the checked-out
-    commit could have taken, because other commits pin it. `sources` were written into the settings
-    file, which is `written`, too, if it is ours; `proposed` could be.
-    """
-
-    started: bool
-    pinned: bool
-    cloned: str | None
-    kb: str
-    engine: str
-    revision: str
-    pin: PinBlock
-    written: tuple[str, ...]
-    unstaged: tuple[str, ...]
-    edited: bool
+    sources: tuple[NewSource, ...]
+    """Sources that were added. Empty if the file has sources, or if no file can be one."""
+    uncovered: Mapping[str, int]
+    """Number of tracked files in no source, by the ending of their names. Most frequent first."""
+    untracked: int
+    """Number of files that could be documents if git tracked them, counted without sources."""
+    written: bool
+    """Whether the settings file was created or changed."""
     staged: bool
-    others: tuple[Offer, ...]
-    sources: tuple[SourceSettings, ...] = ()
-    proposed: tuple[SourceSettings, ...] = ()
+    """Whether the settings file is staged. A file that a user wrote is not."""
+    ignored: bool
+    """Whether git ignores the settings file."""
+    busy: bool
+    """Whether another git command held the index, so that the file was not staged."""
 
 
-Choose = Callable[[Sequence[Offer]], Offer | None]
-"""Which of these a code branch begins with; None: without documents."""
+def init(ws: Workspace, *, with_sources: bool = True) -> InitReport:
+    """Write the proposed sources into the settings file, and stage a file that is new.
 
-Agree = Callable[[Sequence[SourceSettings]], bool]
-"""Whether these sources are to be written into the settings file."""
-
-Proposing = Literal["new", "always", "never"]
-"""When sources are proposed: for a knowledge base that is new, for one that is there, too."""
-
-
-def init(
-    ws: Workspace,
-    *,
-    new: bool = False,
-    start: Start | None = None,
-    engine: EngineName | None = None,
-    choose: Choose = lambda _: None,
-    propose: Proposing = "never",
-    agree: Agree = lambda _: False,
-) -> InitReport:
-    """Set up the knowledge base, settings file and pin; after a kill, run it again to finish.
-
-    Where git's history pins a knowledge base, it is fetched: a new one would share no history with
-    it, and could never be pushed there. `new` starts one all the same, unless the checked-out code
-    itself pins the old one. `start`: how to begin; ignored where one is fetched. `engine`: what
-    stores a new one, instead of what the settings say. `choose` is asked without `start`, where the
-    checked-out commit pins nothing and others do. `agree` is asked about sources that could be, as
-    `propose` says, where the settings name none. Raises `AlreadyInitialized` where it cannot
-    be fetched, or is there and of another engine than the named one; and as `opening.require`.
+    `with_sources`: if false, only a missing settings file is created. The file is trusted if no
+    commit has it. Raises `FileFailed` for links in place of the file, and `ConfigInvalid` for a
+    file into which sources cannot be written.
     """
-    require_no_links(ws.places)
-    pinned = plumbing.pin_bytes(ws.places)
-    made_by = engine or ws.config.engine  # a settings file that cannot be read stops here, before anything is made
-    _require_engine(ws, engine)
-    cloned = None
-    if not new and opening.is_lost(ws.places.kb):
-        raise reasons.uninitialized(ws)
-    if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
-        cloned = _cloned(ws)
-        _require_engine(ws, engine)
-    found = offers(ws) if pinned is None and ws.initialized and not ws.kb_branch() else ()
-    if cloned or start is None:
-        start = None if pinned is not None else _start(ws, choose(found) if found else None)
-    new_here = not (ws.initialized or cloned)
-    wanted = propose == "always" or (propose == "new" and new_here)
-    proposed = ws.sources.proposals() if wanted and not ws.config.sources else ()
-    agreed = proposed if proposed and agree(proposed) else ()
-    report = begin(ws, start, cloned=cloned, engine=made_by, others=found, sources=agreed)
-    return msgspec.structs.replace(report, proposed=() if agreed else proposed)
-
-
-def _start(ws: Workspace, taken: Offer | None) -> Start:
-    revision = taken.revision if taken else ""
-    return Start(revision=revision, detached=ws.trigger().branch is None)
-
-
-def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
-    """Raise `AlreadyInitialized` where a knowledge base is there that is not of this engine."""
-    found = engine_of(ws.places.kb)
-    if engine and found and found != engine:
-        raise AlreadyInitialized(
-            f"The knowledge base of this repository is stored by {found} already.",
-            hint=f"To go on with it: vmrag init; to move it: vmrag migrate --to {engine}",
-            engine=found,
-        )
-
-
-def require_no_links(places: Places) -> None:
-    """Refuse symbolic links in place of the files that a knowledge base needs in a work tree.
-
-    Raises `FileFailed`.
-    """
-    require_files(places.config, places.pin, places.top / ATTRIBUTES)
-    require_folders(places.shared, places.own)
-
-
-def begin(
-    ws: Workspace,
-    start: Start | None,
-    *,
-    cloned: str | None = None,
-    engine: EngineName = "doltlite",
-    others: Sequence[Offer] = (),
-    sources: Sequence[SourceSettings] = (),
-) -> InitReport:
-    """Make what a knowledge base needs in this work tree and lacks; see `init`.
-
-    Raises as `branches.require_new` and `opening.create`.
-    """
-    pinned = plumbing.pin_bytes(ws.places)
-    if not ws.initialized:
-        opening.require(engine, ws.settings.dolt_access)
+    require_files(ws.places.config)
+    require_folders(ws.places.shared, ws.places.own)
+    tracked = listing.tracked_files(ws.places)
+    configured = ws.config.sources  # a settings file that cannot be read stops here
+    proposed = ws.sources.proposals() if with_sources and not configured else ()
     sidecar_repo.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
-        started = not ws.initialized
-        if started:
-            now = clock.now()
-            who, access = plumbing.identity(ws.places), ws.settings.dolt_access
-            opening.create(engine, ws.places.kb, author=who, date=now, access=access).close()
-        if start:
-            _branch(ws, start)
-        unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
-        remote = start.remote if start else ""
-        if sources:
-            if ws.places.config not in unknown and _is_template(ws, remote):
-                unknown.insert(0, ws.places.config)  # still as we wrote it
-            _write_settings(ws, remote, sources)
-        if start:
-            _write(ws, start)
-        # Settings that a user wrote are theirs to stage.
-        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(ws, remote))]
-        unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
-        merging = pinning.send_to_driver(ws.places)
-    written = [*(each.name for each in ours), *([ATTRIBUTES] if merging.written else [])]
-    unstaged += [] if merging.staged else [ATTRIBUTES]
-    pin = migrated.read_pin(ws.places.kb, plumbing.pin_bytes(ws.places) or b"")
+        is_ours = not ws.places.config.exists() or own_settings.is_written_by_us(ws)
+        before = ws.places.config.read_bytes() if ws.places.config.exists() else None
+        own_settings.write_settings(ws, sources=proposed)
+        written = ws.places.config.read_bytes() != before
+        ignored = written and bool(listing.Repositories(ws.places).ignored([ws.places.config]))
+        should_stage = written and is_ours and not ignored
+        staged = should_stage and plumbing.stage(ws.places, ws.places.config)
+    trust.agree_to_own(ws)
+    sources = proposed or configured
     return InitReport(
-        started and not cloned,
-        pinned is None and not started and not cloned,
-        cloned,
-        str(ws.places.kb),
-        ws.engine.name,
-        pin.dolt_commit,
-        pinning.block(pin),
-        tuple(written),
-        tuple(unstaged),
-        merging.edited,
-        not unstaged,
-        tuple(each for each in others if each.revision != pin.dolt_commit),
-        tuple(sources),
+        tuple(_describe(source, tracked) for source in proposed),
+        _count_endings(path for path in tracked if not rules.source_of(sources, path)),
+        0 if sources else untracked_offers(ws),
+        written,
+        staged,
+        ignored,
+        should_stage and not staged,
     )
 
 
-def _pinned_somewhere(ws: Workspace) -> bool:
-    return any(True for _ in history_pins.read_pins(ws.places, reflogs=False))
+def _describe(source: SourceSettings, tracked: Iterable[str]) -> NewSource:
+    files = _count_endings(path for path in tracked if rules.source_of([source], path))
+    return NewSource(source.collection, source.kind, source.paths, source.exclude, files)
 
 
-def _cloned(ws: Workspace) -> str:
-    try:
-        return clone(ws).remote
-    except RemoteError as error:
-        elsewhere = reasons.uninitialized(ws, error)
-        if isinstance(elsewhere, KnowledgeElsewhere):
-            raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
-        then = "or start another one, which cannot be merged with theirs: vmrag init --new"
-        raise AlreadyInitialized(
-            f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
-            hint=f"{error.hint}; {then if isinstance(error, RemoteEmpty) else 'then: vmrag init'}",
-        ) from error
-
-
-def _branch(ws: Workspace, start: Start) -> None:
-    """Make HEAD's KB branch, unless it is to have none.
-
-    An existing one was made before a kill, and stays.
-    """
-    code = ws.trigger().branch or ""
-    if start.detached:
-        if code:
-            plumbing.forget_kb_branch(ws.places, code)
-        return
-    if start.branch is None:
-        name = branches.prepare(ws, ws.target())
-    else:
-        name = start.branch
-        if ws.engine.branch(name) is None:
-            branches.require_new(ws, name)
-        require_free(ws, name, code)
-    root = start.revision or root_of(ws.engine)
-    if ws.engine.branch(name) is None:
-        ws.engine.create_branch(name, root)
-    branch = ws.engine.branch(name)
-    if start.rows is not None and branch and branch.head == root:
-        now = clock.now()
-        ws.engine.write(name, start.rows, expected=root)
-        who = plumbing.identity(ws.places)
-        ws.engine.commit(name, message=start.message, author=who, date=now, expected=root)
-    plumbing.set_kb_branch(ws.places, code, name)
-
-
-def _write(ws: Workspace, start: Start) -> None:
-    """Write the settings file, if there is none, and last of all the pin."""
-    _write_settings(ws, start.remote)
-    own = None if start.detached else ws.kb_branch()
-    revision = own.head if own else start.revision or root_of(ws.engine)
-    pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
-
-
-def _write_settings(ws: Workspace, remote: str, sources: Sequence[SourceSettings] = ()) -> None:
-    before = config.own_text(ws.places.config)
-    settings = _settings(remote, before, sources)
-    if settings != before:
-        write_atomically(ws.places.config, settings)
-        ws.reload_settings()
-
-
-def _settings(remote: str, before: bytes | None = None, sources: Sequence[SourceSettings] = ()) -> bytes:
-    text = config.template().encode() if before is None else before
-    text = settings_docs.with_value(text, "remote", remote) if remote else text
-    return settings_docs.with_sources(text, sources)
-
-
-def _in_index(ws: Workspace, path: Path) -> bool:
-    return plumbing.blob(ws.places, f":{path.name}") is not None
-
-
-def _is_template(ws: Workspace, remote: str) -> bool:
-    """Whether we wrote the whole settings file: what a user wrote, or changed, is no template."""
-    sources = ws.config.sources
-    return config.own_text(ws.places.config) in (_settings("", sources=sources), _settings(remote, sources=sources))
+def _count_endings(paths: Iterable[str]) -> Mapping[str, int]:
+    """Count files by ending; a file without an ending counts by its name."""
+    names = (path.rpartition("/")[2] for path in paths)
+    return dict(Counter(f".{name.rpartition('.')[2]}" if "." in name[1:] else name for name in names).most_common())

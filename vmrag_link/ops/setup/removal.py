@@ -32,7 +32,7 @@ from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.setup.init import require_no_links
+from vmrag_link.ops.setup.knowledge_base import require_no_links
 from vmrag_link.paths import PIN_NAME, Places, without_lines, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.transport import connection

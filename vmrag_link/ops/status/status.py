@@ -39,7 +39,8 @@ from vmrag_link.workspace.reasons import uninitialized
 if TYPE_CHECKING:
     from vmrag_link.ops.checks.verify_commits import PinFinding
 
-State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "dropped", "not_initialized"]
+State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "dropped", "not_initialized", "files"]
+"""`files`: there is no knowledge base and no pin, so that files of the repository answer alone."""
 
 RESOLVE = "vmrag resolve"
 
@@ -163,6 +164,8 @@ def _way_to_finish(merge: MergeState | None, unmergeable: VmragError | None, tar
 
 def _status_without_knowledge_base(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
     """Return the status of a work tree whose knowledge base does not exist on this machine."""
+    if ws.stores_nothing:
+        return _status_of_files(ws, git, files)
     why = uninitialized(ws)
     pin, flaws = _pin_alone(ws)
     reasons = [why.message, *flaws, *_files_answer(ws), *_warnings(ws)]
@@ -182,6 +185,13 @@ def _open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
 
 def _accept(finding: PinFinding) -> str:
     return f"git commit --allow-empty -m 'Accept the loss' -m '{history.ACCEPT_DROP}: {finding.commit}'"
+
+
+def _status_of_files(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
+    """Return the status of a repository that stores no documents."""
+    reasons, hint = _warnings(ws), "" if ws.sources.configured and not ws.sources.proposed else "vmrag init"
+    in_sync = not (files and files.problem)
+    return StatusReport("files", in_sync, git, None, KbStatus(), BoundIndex(), None, reasons, hint, sources=files)
 
 
 def _warnings(ws: Workspace) -> list[str]:

@@ -193,7 +193,7 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
     if request.of_site:
         return _site_into_library(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]
-    with invocation.workspace() as ws:
+    with invocation.workspace_for_writing() as ws:
         report = import_sources(ws, named, name, metadata=request.metadata, selection=request.selection)
     counts = Counter(each.status for each in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
@@ -212,7 +212,7 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
         raise UsageInvalid(
             f"--most is {most:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.", hint=f"--most {MOST_LOCATIONS}"
         )
-    with invocation.workspace() as ws:
+    with invocation.workspace_for_writing() as ws:
         report = take_site(ws, name, request.sources[0], most=most, metadata=request.metadata)
     invocation.emit(report, _site(report, most))
     failed = report.failures or any(each.status == "failed" for each in report.pages)

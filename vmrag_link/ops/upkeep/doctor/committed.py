@@ -31,7 +31,11 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
     elif ws.initialized:
         message = "This code commit pins no knowledge; the knowledge base stays where it is."
         yield Finding(
-            "PIN_NOT_THERE", "warning", message, "vmrag pin" if ws.standing_revision else "vmrag init", PIN_NAME
+            "PIN_NOT_THERE",
+            "warning",
+            message,
+            "vmrag pin" if ws.standing_revision else "vmrag init --knowledge-base",
+            PIN_NAME,
         )
 
 
@@ -64,7 +68,7 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
         )
         if pin_merge.is_attributed(ws.places):
             message = f"Only this clone sends the pin to vmrag's merge driver; {ATTRIBUTES} does not tell the others."
-        yield Finding("ATTRIBUTES_MISSING", "warning", message, "vmrag init", str(path))
+        yield Finding("ATTRIBUTES_MISSING", "warning", message, "vmrag init --knowledge-base", str(path))
     elif not pin_merge.is_attributed(ws.places):
         message = f"{ATTRIBUTES} names vmrag's merge driver, but another line or file overrides that."
         yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _other_line(ws), str(path))

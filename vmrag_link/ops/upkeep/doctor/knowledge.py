@@ -24,7 +24,7 @@ from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.links import links
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.system import relocation
-from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
+from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync import lease
 from vmrag_link.transport import connection, direct_transport, git_transport
 from vmrag_link.transport.address import Address
@@ -36,11 +36,12 @@ QUEUE_BYTES = 500_000
 
 def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
     """Does it open, with a known schema? Then the engine's own check of every page (2 ms a MB)."""
+    if ws.stores_nothing:
+        return  # files of the repository answer alone
     if not ws.initialized:
         why = reasons.uninitialized(ws)
         lost = isinstance(why, KnowledgeLost)
-        level: Level = "error" if lost or plumbing.pin_bytes(ws.places) is not None else "warning"
-        yield Finding("KB_LOST" if lost else "NOT_INITIALIZED", level, why.message, why.hint, str(ws.places.kb))
+        yield Finding("KB_LOST" if lost else "NOT_INITIALIZED", "error", why.message, why.hint, str(ws.places.kb))
         return
     damage = ws.engine.damage()
     if damage:

@@ -1,0 +1,88 @@
+"""The knowledge base that `vmrag init --knowledge-base` or the first stored document creates."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from vmrag_hooks import installer
+from vmrag_link import env
+from vmrag_link.cli.install import by_tools
+from vmrag_link.errors import HooksRefused, IndexExtraMissing, NotInitialized, enumerated
+from vmrag_link.git import hook_config
+from vmrag_link.git import hooks as git_hooks
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
+from vmrag_link.ops.setup import bootstrap, trust
+from vmrag_link.ops.setup.knowledge_base import KnowledgeBaseReport, start_knowledge_base
+from vmrag_link.workspace import Workspace
+
+
+@contextlib.contextmanager
+def created_for_documents(ws: Workspace) -> Iterator[None]:
+    """Create the knowledge base for the documents that the block stores, and print what is new.
+
+    If the block fails, the knowledge base is removed again. Raises `NotInitialized` if other
+    commits pin a knowledge base, because a new one would be unrelated to it.
+    """
+    if any(True for _ in history_pins.read_pins(ws.places)):
+        raise NotInitialized(
+            "This commit has no pin, but other commits pin a knowledge base.", hint="vmrag init --knowledge-base"
+        )
+    trust.agree_to_own(ws)
+    with bootstrap.all_or_nothing(ws):
+        base = start_knowledge_base(ws)
+        yield
+    _, hook_lines = set_up_hooks(ws, wanted=bool(hook_config.chosen(ws.places)) and not env.switched_off())
+    staged = [name for name in base.written if name not in base.unstaged]
+    remote = ws.settings.accepted_remote()
+    for line in [
+        f"Created a knowledge base in {base.kb} and staged {enumerated(staged)}.",
+        *hook_lines,
+        f"'git push' also sends it to the remote ({remote}). To undo all of this, run: vmrag uninstall --all",
+    ]:
+        ws.progress.note(line)
+
+
+def set_up_hooks(ws: Workspace, *, wanted: bool) -> tuple[bool, list[str]]:
+    """Install the hooks and the merge driver, or record that the user does not want them.
+
+    Returns whether something was installed, and lines that describe it.
+    """
+    places = ws.places
+    if not wanted:
+        if not installer.installed(places, git_hooks.folder(places)):
+            hook_config.choose(places, ())
+        return False, []
+    try:
+        hooks = installer.install(places, place=ws.config.hooks.place)
+    except HooksRefused as refused:
+        return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
+    installed = [f"the git hooks in {hooks.folder}"] if hooks.written else []
+    installed += ["the merge driver"] if hooks.driver else []
+    lines = [f"Installed {' and '.join(installed)}"] if installed else []
+    lines += [f"The existing {name} hook runs first" for name in hooks.chained]
+    lines += by_tools(hooks)
+    if not hook_config.acts(places):
+        lines.append("The git hooks act in other work trees only. For this one, too: vmrag install --worktree")
+    return bool(installed), lines
+
+
+def build_index(ws: Workspace) -> Iterator[str]:
+    """Build the index. Without the extra `index`, yield a line that names it."""
+    try:
+        ws.reconcile()
+    except IndexExtraMissing as missing:
+        yield f"Built no index: {missing.sentence}"
+
+
+def describe_files(report: KnowledgeBaseReport) -> Iterator[str]:
+    """Yield which files were written, and which of them the user has to stage."""
+    staged = [name for name in report.written if name not in report.unstaged]
+    if staged:
+        yield f"Wrote and staged {', '.join(staged)}"
+    mixed = ATTRIBUTES if report.edited and ATTRIBUTES in report.unstaged else ""
+    if unstaged := [name for name in report.unstaged if name != mixed]:
+        yield f"Wrote {', '.join(unstaged)}. Another git command holds the index, so run: git add {' '.join(unstaged)}"
+    if mixed:
+        yield f"Wrote {mixed}, which has unstaged changes of yours. To stage it with them, run: git add {mixed}"
