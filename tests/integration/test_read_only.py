@@ -77,7 +77,7 @@ def project(tmp_path, monkeypatch) -> Project:
     """Sources that were never indexed, an edited file, and a knowledge base with one document."""
     isolate(monkeypatch, tmp_path / "home")
     made = sources.sourced_project(tmp_path / "work")
-    made.vmrag("init", "--no-hooks")
+    made.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     made.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
     made.vmrag("commit", "-m", "note")
     commit(made, "with a note", **{"docs/zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
@@ -198,7 +198,7 @@ def deep_folder(folder, length: int):
 def test_query_answers_in_a_repository_with_a_long_path(tmp_path, monkeypatch, length):
     isolate(monkeypatch, tmp_path / "home")
     made = sources.sourced_project(deep_folder(tmp_path / "long", length))
-    made.vmrag("init", "--no-hooks")
+    made.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     made.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
     made.vmrag("commit", "-m", "note")
     results = made.ask("query", "otters", "--mode", "keyword")["results"]
@@ -220,6 +220,9 @@ def test_query_answers_in_a_repository_with_a_long_path(tmp_path, monkeypatch, l
 def test_init_names_the_reason_if_the_path_is_too_long_for_a_knowledge_base(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     made = sources.sourced_project(deep_folder(tmp_path / "long", 520))
-    assert "cannot have a path of more than 511" in made.vmrag("init", "--no-hooks", code=3).err
+    assert (
+        "cannot have a path of more than 511"
+        in made.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks", code=3).err
+    )
     assert made.ask("query", "three four")["results"][0]["doc_id"] == "docs/page.md"
     assert "cannot have a path of more than 511" in made.vmrag("status", code=None).out

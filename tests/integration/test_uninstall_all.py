@@ -209,7 +209,7 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def with_knowledge(project: Project) -> None:
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.write("a.md", "A.\n")
     project.vmrag("add", "a.md", "--collection", "guide")
     (project.top / "a.md").unlink()

@@ -181,8 +181,9 @@ class Sources:
         known = _decoded(before, places) if before and before.settings == settings and not damaged else None
         if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
-            if token == before.token:  # by another commit with equal files, perhaps
-                return msgspec.structs.replace(known, commit=plumbing.head(places).commit)
+            if token == before.token:  # perhaps another commit with equal files
+                others = 0 if untracked else work_tree.untracked_count(places, available)
+                return msgspec.structs.replace(known, commit=plumbing.head(places).commit, untracked=others)
         try:
             listing = self.listing_here(available)
         except GitBusy:
