@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vmrag_link import env, toolset
+from vmrag_link import env, toolset, yaml_tree
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
@@ -17,6 +17,7 @@ from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.file import SettingEntry
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES_IN_JSON
 from vmrag_link.settings.keys import CORE, KEYS, Key
+from vmrag_link.yaml_tree import MappingNode, ScalarNode, SequenceNode
 
 _PAGE = """\
 # Configuration
@@ -255,6 +256,106 @@ def with_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
             key=_SOURCES,
         )
     return changed
+
+
+def with_source(data: bytes, source: SourceSettings) -> bytes:
+    """Return the file with the paths of this source in the entry of its collection, or in a new
+    entry.
+
+    All other text stays, comments included. Raises `ConfigInvalid` for a file that cannot be read,
+    or that is written in a way in which the paths cannot be added.
+    """
+    before = settings_file.read(data, CONFIG_NAME)
+    stated = next((entry for entry in before if entry.key == _SOURCES), None)
+    if stated is None:
+        return with_sources(data, [source])
+    sources = _with_paths(_sources([stated]), source)
+    text = data.decode("utf-8-sig")
+    changed = _with_source(text, source)
+    try:
+        after = settings_file.read(changed.encode(), CONFIG_NAME)
+    except ConfigInvalid:
+        after = []
+    others = [(entry.key, entry.text) for entry in before if entry.key != _SOURCES]
+    written = _sources([entry for entry in after if entry.key == _SOURCES])
+    if written != sources or [(entry.key, entry.text) for entry in after if entry.key != _SOURCES] != others:
+        raise _not_editable(source)
+    return data[: len(data) - len(text.encode())] + changed.encode()
+
+
+def _with_paths(sources: Sequence[SourceSettings], source: SourceSettings) -> tuple[SourceSettings, ...]:
+    """Return the sources with the paths of one source added."""
+    names = [entry.collection for entry in sources]
+    if source.collection not in names:
+        return (*sources, source)
+    return tuple(
+        msgspec.structs.replace(entry, paths=(*entry.paths, *source.paths))
+        if entry.collection == source.collection
+        else entry
+        for entry in sources
+    )
+
+
+def _with_source(text: str, source: SourceSettings) -> str:
+    """Return the text of a file that states sources, with this one."""
+    root = yaml_tree.parse(text)
+    node = root.entries[_SOURCES].value if isinstance(root, MappingNode) and _SOURCES in root.entries else None
+    if isinstance(node, ScalarNode) or (isinstance(node, SequenceNode) and not node.items):
+        items = "".join(f"\n{line}" for line in _item_lines(source, "  "))
+        return _splice_text(text, len(text[: node.start].rstrip(" ")), node.end, items)
+    if not isinstance(node, SequenceNode):
+        raise _not_editable(source)
+    for item in node.items:
+        if not isinstance(item, MappingNode):
+            raise _not_editable(source)
+        name, paths = (item.entries.get(key) for key in ("collection", "paths"))
+        if name and isinstance(name.value, ScalarNode) and name.value.text == source.collection:
+            if not (paths and isinstance(paths.value, SequenceNode) and paths.value.items):
+                raise _not_editable(source)
+            words = [msgspec.json.encode(entry).decode() for entry in source.paths]
+            return _append_items(text, paths.value, [[f"- {word}"] for word in words], words)
+    return _append_items(text, node, [_item_lines(source, "")], [_flow_item(source)])
+
+
+def _append_items(text: str, sequence: SequenceNode, blocks: Sequence[Sequence[str]], flows: Sequence[str]) -> str:
+    """Return the text with items at the end of a sequence.
+
+    The items are `flows` if the sequence has brackets, otherwise the lines of `blocks`.
+    """
+    end = sequence.items[-1].end
+    if text[sequence.start] == "[":
+        return text[:end] + "".join(f", {item}" for item in flows) + text[end:]
+    dash = text.rfind("-", 0, sequence.items[-1].start)
+    indent = " " * (dash - text.rfind("\n", 0, dash) - 1)
+    line_end = text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end
+    line_end -= text[:line_end].endswith("\r")
+    new = "".join(f"\n{indent}{line}" for block in blocks for line in block)
+    return _splice_text(text, line_end, line_end, new)
+
+
+def _splice_text(text: str, start: int, end: int, new: str) -> str:
+    """Return the text with `new` from `start` to `end`, with the line ends of the text."""
+    return text[:start] + new.replace("\n", "\r\n" if "\r\n" in text else "\n") + text[end:]
+
+
+def _item_lines(source: SourceSettings, indent: str) -> list[str]:
+    """Return an entry of `sources` as lines of a block."""
+    return [f"{indent}{line[2:]}" for line in sources_section([source]).splitlines()[1:]]
+
+
+def _flow_item(source: SourceSettings) -> str:
+    """Return an entry of `sources` in braces."""
+    return f"{{{', '.join(line[4:] for line in sources_section([source]).splitlines()[1:])}}}"
+
+
+def _not_editable(source: SourceSettings) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"{CONFIG_NAME} is written in a way in which sources cannot be added to it.",
+        hint=f"Write the source into {CONFIG_NAME} yourself: {_flow_item(source)}",
+        file=CONFIG_NAME,
+        key=_SOURCES,
+    )
 
 
 def sources_section(sources: Sequence[SourceSettings]) -> str:

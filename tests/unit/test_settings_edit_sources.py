@@ -41,3 +41,40 @@ def test_a_file_that_cannot_take_them_is_refused(before):
 def test_without_sources_nothing_is_written():
     assert settings_docs.with_sources(b"k", ()) == b"k"
     assert settings_docs.sources_section(()) == ""
+
+
+MORE = SourceSettings("docs", ("man/",))
+NEW = SourceSettings("code", ("src/", "lib/"), (), "code")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "sources:\nretrieval.k: 3\n",
+        "sources: [] # none\n",
+        "# top\nsources:\n- collection: docs # k\n  paths:\n  - x\n  - y # c\n\n# t\nretrieval.k: 2\n",
+        "sources: [{collection: docs, paths: [b]}] # c\n",
+        "sources:\n  - collection: docs\n    paths: [\"a\", 'b',]  # list\n    # e\n    exclude: [c]\n  # end\n",
+        "\ufeffsources:\r\n    - paths: [a]\r\n      collection: docs\r\n",
+        "sources:\n  -\n    collection: docs\n    paths: [x]",
+        "{sources: [{collection: docs, paths: [b]}]}\n",
+    ],
+)
+@pytest.mark.parametrize("source", [MORE, NEW], ids=["docs", "code"])
+def test_with_source_keeps_all_other_text(before, source):
+    stated = loaded(before.encode())
+    after = settings_docs.with_source(before.encode(), source)
+    expected = {entry.collection: entry for entry in stated.sources}
+    old = expected.get(source.collection)
+    expected[source.collection] = msgspec.structs.replace(old, paths=old.paths + source.paths) if old else source
+    assert loaded(after) == msgspec.structs.replace(stated, sources=tuple(expected.values()))
+    lines = [line for line in after.decode().splitlines() if "#" in line]
+    assert [line.partition("#")[2] for line in lines] == [
+        line.partition("#")[2] for line in before.splitlines() if "#" in line
+    ]
+    assert (b"\r\n" in after) == ("\r\n" in before)
+
+
+def test_with_source_refuses_a_file_that_it_cannot_edit():
+    with pytest.raises(ConfigInvalid):
+        settings_docs.with_source(b"{retrieval: {k: 5}}\n", MORE)

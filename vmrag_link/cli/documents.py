@@ -51,8 +51,16 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
 @click.option("--id", "doc_id", help="The document's id; by default the one that 'vmrag import' would give it.")
 @click.option("--title", help="The document's title; by default the one that the text states, else its name.")
 @click.option("--metadata", default="{}", help="A JSON object; beside what the file's front matter says.")
+@click.option("--copy", is_flag=True, help="Store a copy of a file that git tracks. The copy does not follow the file.")
 def add(
-    invocation: Invocation, *, source: Path, collection: str, doc_id: str | None, title: str | None, metadata: str
+    invocation: Invocation,
+    *,
+    source: Path,
+    collection: str,
+    doc_id: str | None,
+    title: str | None,
+    metadata: str,
+    copy: bool,
 ) -> None:
     """Store one document, a file or standard input (-). One of that id is replaced.
 
@@ -81,7 +89,7 @@ def add(
             report = ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True)))
         else:
             wanted = FileRequest(doc_id, title or "", values)
-            report, name = add_file(ws, invocation.directory / source, collection, wanted)
+            report, name = add_file(ws, invocation.directory / source, collection, wanted, copy=copy)
     lines = [f"{collection}/{name}: {described(report.changes)}"]
     if report.pending:
         lines.append(f"warning: {report.pending}")

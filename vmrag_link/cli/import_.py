@@ -41,6 +41,7 @@ class ImportRequest(Record, frozen=True):
     selection: FileSelection
     most: int | None
     of_site: bool
+    copy: bool = False
 
 
 @vmrag_command("import")
@@ -71,6 +72,7 @@ class ImportRequest(Record, frozen=True):
 )
 @click.option("--include-ignored", is_flag=True, help="Take files that git ignores, too.")
 @click.option("--include-generated", is_flag=True, help="Take files that are generated, too.")
+@click.option("--copy", is_flag=True, help="Store copies of files that git tracks. Copies do not follow their files.")
 @click.option("--metadata", metavar="JSON", help="With --library: what is kept with each document, an object.")
 @click.option(
     "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
@@ -88,6 +90,7 @@ def command(
     exclude: tuple[str, ...],
     include_ignored: bool,
     include_generated: bool,
+    copy: bool,
     metadata: str | None,
     of_site: bool,
     most: int | None,
@@ -133,6 +136,7 @@ def command(
             "--exclude": exclude,
             "--include-ignored": include_ignored,
             "--include-generated": include_generated,
+            "--copy": copy,
             "--metadata": metadata is not None,
             "--sitemap": of_site,
             "--most": most is not None,
@@ -146,10 +150,11 @@ def command(
         others: dict[str, object] = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
         if of_site:
             others |= {"--exclude": exclude, "--include-ignored": include_ignored}
-            others |= {"--include-generated": include_generated}
+            others |= {"--include-generated": include_generated, "--copy": copy}
         _refuse_together(others, "--sitemap" if of_site else "--library")
         return _hand_over(
-            invocation, ImportRequest(sources, library_name, _object(metadata), selection, most, of_site=of_site)
+            invocation,
+            ImportRequest(sources, library_name, _object(metadata), selection, most, of_site=of_site, copy=copy),
         )
     if collection is None:
         raise UsageInvalid(
@@ -163,7 +168,7 @@ def command(
     folder = None if base is None else invocation.directory / base
     with invocation.workspace_for_writing() as ws:
         report = import_files.import_files(
-            ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection
+            ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection, copy=copy
         )
     lines = [f"{collection}: {described(report.changes)}, {report.unchanged} unchanged"]
     if report.created or base is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,36 +15,95 @@ from vmrag_link.ops.branches.adopt_sources import Adoption, adopt
 from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, sources_report
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 
+if TYPE_CHECKING:
+    from vmrag_link.ops.setup.add_source import SourceAddition
+
 SHOWN = 10
 NAMED = 5
 
 
 @vmrag_command("sources")
-@click.argument("action", type=click.Choice(["show", "adopt"]), default="show")
+@click.argument("action", type=click.Choice(["show", "add", "adopt"]), default="show")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "--collection", metavar="NAME", help="add: the source to add the paths to. Default: the first one of the kind."
+)
+@click.option("--kind", type=click.Choice(["document", "code"]), help="add: what the files are. Default: document.")
 @click.option("--at", "ref", metavar="REF", help="show: the sources and files of this commit.")
 @click.option("-n", "--dry-run", is_flag=True, help="adopt: only list what would be removed.")
-def command(invocation: Invocation, *, action: str, ref: str | None, dry_run: bool) -> None:
+def command(
+    invocation: Invocation,
+    *,
+    action: str,
+    paths: tuple[str, ...],
+    collection: str | None,
+    kind: Literal["document", "code"] | None,
+    ref: str | None,
+    dry_run: bool,
+) -> None:
     """Show which files of this repository are documents of each commit, and which are left out and
     why.
 
     'sources:' in .vmrag.yaml names such files; without any, what could stand there is shown.
     -v and --json list all files that are left out.
 
+    'vmrag sources add PATH' makes the files of a path or of a quoted pattern documents, for example
+    'vmrag sources add docs/ --collection handbook' or 'vmrag sources add src/ --kind code'. It
+    edits 'sources:' in .vmrag.yaml and keeps everything else in the file.
+
     'vmrag sources adopt' removes stored documents that were imported from these files, so that a
     file is a document once. The removal is committed, unless something else is not: then 'vmrag
     commit' takes both.
     """
-    if (action == "adopt" and ref is not None) or (action == "show" and dry_run):
-        raise UsageInvalid(
-            "These arguments do not go together.", hint="vmrag sources --at REF, vmrag sources adopt --dry-run"
-        )
+    _require_options(
+        action,
+        {
+            "add": {"PATH": paths, "--collection": collection, "--kind": kind},
+            "show": {"--at": ref},
+            "adopt": {"--dry-run": dry_run},
+        },
+    )
+    if action == "add" and not paths:
+        raise UsageInvalid("missing argument PATH.", hint="vmrag sources add docs/")
     with invocation.workspace() as ws:
+        if action == "add":
+            from vmrag_link.ops.setup.add_source import add_source
+
+            addition = add_source(ws, invocation.directory, paths, collection=collection, kind=kind)
+            invocation.emit(addition, _addition_lines(addition))
+            return
         if action == "adopt":
             adoption = adopt(ws, dry_run=dry_run)
             invocation.emit(adoption, _listed(adoption) if dry_run else _adopted(adoption))
         else:
             report = sources_report(ws, ref=ref)
             invocation.emit(report, _lines(report, None if invocation.verbosity > 0 else SHOWN, ref))
+
+
+def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuse options of another action."""
+    for other, values in options.items():
+        if other != action and (given := next((name for name, value in values.items() if value), None)):
+            raise UsageInvalid(f"'vmrag sources {action}' takes no {given}.", hint=f"vmrag sources {other} --help")
+
+
+def _addition_lines(addition: SourceAddition) -> Iterator[str]:
+    name, paths = addition.collection, " ".join(addition.paths)
+    number = plural(addition.files, "file")
+    if not addition.paths:
+        yield f"The source {name} already has these paths ({number})."
+    elif addition.created:
+        yield f"Added the source {name}: {paths} ({number})."
+    else:
+        yield f"Added to the source {name}: {paths} ({number})."
+    if addition.unavailable:
+        yield f"warning: {name} cannot be read here: {addition.unavailable}"
+    if addition.stored:
+        yield f"The stored collection {name} answers until its copies are removed. Next: vmrag sources adopt"
+    elif not addition.staged:
+        yield f"Next: git add {CONFIG_NAME}"
+    elif addition.paths:
+        yield 'Next: git commit -m "…"'
 
 
 def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:

@@ -182,7 +182,8 @@ FOLDERS = ("docs", "doc", "documentation", "Documentation", "wiki", "adr", "rfcs
 NOT_OURS = ("node_modules", "vendor", "third_party", "bower_components", "dist", "build")
 """Folders whose files others wrote, or a program."""
 
-_NAMES = (("docs", "documentation", "files"), ("code", "source-code", "symbols"))
+NAMES = {"document": ("docs", "documentation", "files"), "code": ("code", "source-code", "symbols")}
+"""Names for new sources by kind, the preferred one first."""
 
 
 def propose(paths: Iterable[str], *, stored: Collection[str] = ()) -> tuple[SourceSettings, ...]:
@@ -205,7 +206,7 @@ def propose(paths: Iterable[str], *, stored: Collection[str] = ()) -> tuple[Sour
         elif ending and not known and languages.language_of(path) in languages.GRAMMARS:
             code.add(ending)
     exclude = tuple(f"**/{each}/**" for each in sorted(excluded))
-    documents, symbols = (next((name for name in names if name not in stored), "") for names in _NAMES)
+    documents, symbols = (next((name for name in names if name not in stored), "") for names in NAMES.values())
     found = []
     if (prose or folders) and documents:
         below = [f"{each}/**/*.txt" for each in sorted(folders)]

@@ -53,23 +53,25 @@ def import_files(
     prune: bool = False,
     replace: bool = False,
     selection: FileSelection | None = None,
+    copy: bool = False,
 ) -> ImportReport:
     """Store files as documents, one each.
 
     A file that is a document of the collection already stays that document, a renamed one too; a
     new one's id is its path below the import base, which is recorded with the collection (`base`:
     take this folder). `prune` removes the documents whose file in one of the named folders is gone.
+    `copy` also stores files that are documents of sources.
     Raises `UsageInvalid` where the base is not known or a source does not lie in it,
     `DocumentExists` where a document came from another file, unless `replace` is given; then
     nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
     """
     named = tuple(map(importing.existing, sources))
-    seen, wanted = FileRecord(ws.places.seen_files), selection or FileSelection()
-    derived = DerivedFiles(ws)
+    seen, selected = FileRecord(ws.places.seen_files), selection or FileSelection()
+    derived = None if copy else DerivedFiles(ws)
     _require_others(named, derived)
 
     def read(found: ImportBase) -> _ReadFiles:
-        leave_out = LeavingOut(ws.places, wanted, found.origin, derived=derived.reasons)
+        leave_out = LeavingOut(ws.places, selected, found.origin, derived=derived.reasons if derived else None)
         scan = importing.scan(named, found, leave_out)
         skipped = list(scan.skipped)
         documents: list[ImportedDocument] = []
@@ -87,7 +89,7 @@ def import_files(
     if report.base != OUTSIDE:
         top = import_base.located(ws.places.top)
         folders = (each.relative_to(top).as_posix() for each in named if each.is_dir())
-        seen.remember_folders(collection, folders, wanted)
+        seen.remember_folders(collection, folders, selected)
     seen.save()
     return report
 
@@ -102,7 +104,9 @@ class FileRequest(Record, frozen=True):
     metadata: str = "{}"
 
 
-def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) -> tuple[ImportReport, str]:
+def add_file(
+    ws: Workspace, file: Path, collection: str, request: FileRequest, *, copy: bool = False
+) -> tuple[ImportReport, str]:
     """Store one file as an import does; returns its id, too. The document of that id is replaced.
 
     A file of a format that no import knows is taken as text. With an id that is given the document
@@ -110,15 +114,15 @@ def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) ->
     """
     with converter_of(ws) as converter:
         content = importing.read_named(file, converter)
-    metadata = canonical_json(metadata_of(content) | metadata_of(wanted))
-    title = wanted.title or content.title or wanted.doc_id or file.stem
+    metadata = canonical_json(metadata_of(content) | metadata_of(request))
+    title = request.title or content.title or request.doc_id or file.stem
     content = msgspec.structs.replace(content, title=title, metadata=metadata)
-    if wanted.doc_id is not None:
-        collections.require_document_id(wanted.doc_id)
-        own = msgspec.structs.replace(content, doc_id=wanted.doc_id)
-        return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), wanted.doc_id
+    if request.doc_id is not None:
+        collections.require_document_id(request.doc_id)
+        own = msgspec.structs.replace(content, doc_id=request.doc_id)
+        return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), request.doc_id
     named = importing.existing(file)
-    _require_others([named], DerivedFiles(ws))
+    _require_others([named], None if copy else DerivedFiles(ws))
     command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}"
 
     def read(found: ImportBase) -> _ReadFiles:
@@ -128,9 +132,9 @@ def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) ->
     return report, placed.documents[0].doc_id
 
 
-def _require_others(named: Sequence[Path], derived: DerivedFiles) -> None:
-    """Raises `SourceReadOnly` where nothing is named but files that are documents of sources."""
-    if all(each.is_file() for each in named) and (refusal := derived.refusal(named)):
+def _require_others(named: Sequence[Path], derived: DerivedFiles | None) -> None:
+    """Raise `SourceReadOnly` if nothing is named but files that are documents of sources."""
+    if derived and all(path.is_file() for path in named) and (refusal := derived.refusal(named)):
         raise refusal
 
 

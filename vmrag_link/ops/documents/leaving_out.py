@@ -51,10 +51,6 @@ _CACHE = "derived"
 """Of what was seen of the files, beside that of `workspace.sources`, which lists fewer sources."""
 
 
-def _nothing(_files: Sequence[Path]) -> Mapping[Path, str]:
-    return {}
-
-
 class LeavingOut:
     """A `LeaveOut` for one import, whose patterns count from `origin`.
 
@@ -64,7 +60,9 @@ class LeavingOut:
     `UsageInvalid` for what is no pattern.
     """
 
-    def __init__(self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived = _nothing) -> None:
+    def __init__(
+        self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived | None = None
+    ) -> None:
         from vmrag_link.git.listing import Repositories
 
         self._excluded = _patterns(selection.exclude) if selection.exclude else None
@@ -77,7 +75,8 @@ class LeavingOut:
     def __call__(self, folders: Sequence[Path], files: Sequence[Path], named: bool) -> Mapping[Path, str]:
         """Raises `GitFailed`."""
         found = dict.fromkeys(self._matched(folders, files), EXCLUDED)
-        found |= self._derived([each for each in files if each not in found])
+        if self._derived:
+            found |= self._derived([file for file in files if file not in found])
         rest = [each for each in (*folders, *files) if each not in found and not self._is_taken(each)]
         ignored = set() if self._selection.include_ignored else self._repositories.ignored(rest)
         if named:

@@ -79,16 +79,19 @@ def import_sources(
     *,
     metadata: Mapping[str, Any] | None = None,
     selection: FileSelection | None = None,
+    copy: bool = False,
 ) -> LibraryImport:
     """Take files and folders (absolute paths) and pages (URLs) into the library of this name.
 
-    What cannot be taken keeps nothing else from being stored. The reason is raised if it is the
-    only one that is named. Raises `UsageInvalid` for a path where nothing is, and as `ingest`.
+    `copy` also stores files that are documents of sources. A source that cannot be stored does not
+    stop the others; if it is the only one, its error is raised. Raises `UsageInvalid` for a path
+    where nothing is, and as `ingest`.
     """
     check(name, metadata)
     find_library(ws, writing.place(writing.writable(ws)), name)
     skipped: list[Skipped] = []
-    named = list(_files_of(ws, sources, selection or FileSelection(), skipped))
+    derived = None if copy else DerivedFiles(ws)
+    named = list(_files_of(ws, sources, selection or FileSelection(), skipped, derived))
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -117,26 +120,31 @@ def import_sources(
 
 
 def _files_of(
-    ws: Workspace, sources: Sequence[Path | str], selection: FileSelection, skipped: list[Skipped]
+    ws: Workspace,
+    sources: Sequence[Path | str],
+    selection: FileSelection,
+    skipped: list[Skipped],
+    derived: DerivedFiles | None,
 ) -> Iterator[_Named]:
     """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
-    top, derived = import_base.located(ws.places.top), DerivedFiles(ws)
+    top = import_base.located(ws.places.top)
     for source in sources:
         if isinstance(source, str):
             yield _Named(source, pages.key_of(source))
             continue
         found = importing.existing(source)
         if not found.is_dir():
-            refusal = derived.refusal([found])
+            refusal = derived.refusal([found]) if derived else None
             if refusal and len(sources) == 1:
                 raise refusal
-            if refusal:
+            if derived and refusal:
                 skipped.append(Skipped(terminal_text.one_line(str(source)), derived.reasons([found])[found]))
             else:
                 yield _Named(found, str(source))
             continue
         base = import_base.of_folder(found, top)
-        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=derived.reasons))
+        reasons = derived.reasons if derived else None
+        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=reasons))
         skipped += scan.skipped
         yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
 
@@ -194,7 +202,9 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
         return _site_into_library(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]
     with invocation.workspace_for_writing() as ws:
-        report = import_sources(ws, named, name, metadata=request.metadata, selection=request.selection)
+        report = import_sources(
+            ws, named, name, metadata=request.metadata, selection=request.selection, copy=request.copy
+        )
     counts = Counter(each.status for each in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]
