@@ -29,7 +29,7 @@ pytestmark = pytest.mark.hooks("off")
 library, stocked = cli.library, cli.stocked
 template, project = terminal.template, terminal.project
 
-ADD = ("add", "docs/setup.md", "--collection", "handbook", "--id", "new.md")
+ADD = ("add", "docs/setup.md", "--collection", "handbook", "--copy", "--id", "new.md")
 WRITES = [ADD, ("commit", "-m", "x")]
 
 

@@ -13,7 +13,7 @@ template, project = terminal.template, terminal.project
 
 
 def imported(project: Project, *arguments: str) -> dict:
-    return project.ask("import", *arguments, "--collection", "handbook")
+    return project.ask("import", *arguments, "--collection", "handbook", "--copy")
 
 
 # -- import ----------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def test_a_second_import_changes_nothing(project):
     assert project.status()["kb"]["branch"] is None
     assert "again" not in {each["name"] for each in project.ask("branch")["branches"]}
     assert (project.ask("log"), project.answers()) == before
-    said = project.vmrag("import", "docs", "--collection", "handbook").out
+    said = project.vmrag("import", "docs", "--collection", "handbook", "--copy").out
     assert "no documents changed, 3 unchanged" in said
     assert "Next" not in said
 
@@ -109,11 +109,12 @@ def test_what_is_not_imported_is_listed_with_the_reason(project):
     assert reasons[".hidden.md"] == "is hidden"
     assert reasons["noext"] == "has no file type"
     assert len(reasons) == 7
-    said = project.vmrag("import", "docs", "--collection", "handbook").out
+    said = project.vmrag("import", "docs", "--collection", "handbook", "--copy").out
     assert "Skipped 7 files:" in said
     assert "and 2 more (see them with -v)" in said
     assert (
-        "e.exe: its type .exe is not supported" in project.vmrag("import", "docs", "--collection", "handbook", "-v").out
+        "e.exe: its type .exe is not supported"
+        in project.vmrag("import", "docs", "--collection", "handbook", "--copy", "-v").out
     )
 
 
@@ -174,7 +175,7 @@ def test_an_existing_collection_keeps_its_model(tmp_path, monkeypatch):
 def test_nothing_is_stored_when_one_file_cannot_be_stored(project):
     project.write("docs/good.md", "good")
     project.write("docs/reserved.md", "---\nsource_id: 1\n---\ntext\n")
-    error = project.vmrag("import", "docs", "--collection", "handbook", "--json", code=3).error
+    error = project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--json", code=3).error
     assert "source_id" in error["message"]
     assert "reserved.md" in error["message"]
     assert set(project.marks().values()) == {None}
@@ -206,7 +207,7 @@ def test_add_takes_standard_input_with_title_and_metadata(project):
 
 
 def test_add_replaces_a_document_and_says_what_it_did(project):
-    said = project.vmrag("add", "docs/setup.md", "--collection", "handbook").out
+    said = project.vmrag("add", "docs/setup.md", "--collection", "handbook", "--copy").out
     assert "handbook/setup.md: 1 document" in said or "no documents changed" in said
     said = project.vmrag("add", "-", "--collection", "handbook", "--id", "setup.md", stdin="Other.").out
     assert "handbook/setup.md: 1 document modified" in said
@@ -250,7 +251,7 @@ def test_rm_removes_several_and_tells_the_next_step(project):
 
 
 def test_two_collections_keep_equal_documents_apart(project):
-    project.vmrag("import", "docs", "--collection", "second", "--base", "docs")
+    project.vmrag("import", "docs", "--collection", "second", "--copy", "--base", "docs")
     documents = project.ask("list")["documents"]
     assert len(documents) == 7
     assert len(project.ask("list", "--collection", "second")["documents"]) == 3
@@ -384,7 +385,7 @@ def test_an_import_takes_no_other_documents_place(project: Project) -> None:
     project.write("docs/index.md", "# All\n\nOnly here, and not committed.\n")
     project.write("docs/guide/index.md", "# Guide\n")
     project.write("docs/guide/new.md", "# New\n")
-    project.vmrag("import", "docs/index.md", "--collection", "handbook")
+    project.vmrag("import", "docs/index.md", "--collection", "handbook", "--copy")
     before = project.texts()
     based = ("--collection", "handbook", "--base", "docs/guide")
     for words in (("import", "docs/guide"), ("import", "docs/guide/index.md", "docs/guide/new.md")):
@@ -402,7 +403,7 @@ def test_an_import_takes_no_other_documents_place(project: Project) -> None:
 
 def test_the_same_file_is_imported_again_from_wherever_it_is_named(project: Project) -> None:
     project.write("docs/index.md", "# One\n")
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     for number, words in enumerate(
         (("-C", "docs", "import", "."), ("-C", "docs", "import", "index.md"), ("import", str(project.top / "docs")))
     ):
@@ -411,7 +412,7 @@ def test_the_same_file_is_imported_again_from_wherever_it_is_named(project: Proj
         assert project.texts()["index.md"] == f"# {number}\n"
     (project.top / "linked").symlink_to("docs")
     project.write("docs/index.md", "# Through a link\n")
-    project.vmrag("import", "linked/index.md", "--collection", "handbook")
+    project.vmrag("import", "linked/index.md", "--collection", "handbook", "--copy")
     assert project.texts()["index.md"] == "# Through a link\n"
 
 

@@ -109,16 +109,20 @@ def test_ids_count_from_the_root_whatever_is_named_from_wherever(pages: Project,
 
 
 def test_a_linked_work_tree_gives_the_ids_of_the_first(pages: Project, tmp_path: Path) -> None:
-    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
+    pages.vmrag("import", "docs", *FRESH, "--copy", "--base", "docs")
     pages.vmrag("commit", "-m", "fresh")
     pages.git("add", "-A")
     pages.git("commit", "-q", "-m", "fresh")
     pages.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "deep/er/side"))
     linked = Project(tmp_path / "deep/er/side")
     linked.write("docs/guide/a.md", "# Changed\n")
-    assert linked.ask("import", "docs/guide/a.md", *FRESH)["changes"] == {"added": 0, "modified": 1, "removed": 0}
+    assert linked.ask("import", "docs/guide/a.md", *FRESH, "--copy")["changes"] == {
+        "added": 0,
+        "modified": 1,
+        "removed": 0,
+    }
     assert ids(linked)["guide/a.md"] == "# Changed\n"
-    assert linked.ask("import", "docs", *FRESH)["unchanged"] == 5
+    assert linked.ask("import", "docs", *FRESH, "--copy")["unchanged"] == 5
 
 
 def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Project) -> None:
@@ -131,12 +135,12 @@ def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Pr
 
 
 def test_a_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
-    said = pages.vmrag("import", "docs/guide", *FRESH, "--base", "docs").out
+    said = pages.vmrag("import", "docs/guide", *FRESH, "--copy", "--base", "docs").out
     assert "Ids of new documents count from docs.\n" in said
     assert base(pages) == "docs"
     assert list(ids(pages)) == ["guide/a.md"]
     pages.vmrag("commit", "-m", "fresh")
-    report = pages.ask("import", "docs", *FRESH)
+    report = pages.ask("import", "docs", *FRESH, "--copy")
     assert (report["base"], report["unchanged"]) == ("docs", 1)
     assert {"guide/a.md", "b.md", "setup.md"} <= ids(pages).keys()
     pages.vmrag("commit", "-m", "more")
@@ -144,9 +148,9 @@ def test_a_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
 
 
 def test_add_gives_the_id_that_an_import_would_give(pages: Project) -> None:
-    assert pages.vmrag("add", "docs/b.md", *FRESH).out.startswith("fresh/docs/b.md: 1 document added")
+    assert pages.vmrag("add", "docs/b.md", *FRESH, "--copy").out.startswith("fresh/docs/b.md: 1 document added")
     assert base(pages) == "."
-    assert pages.ask("import", "docs", *FRESH)["changes"]["added"] == 4
+    assert pages.ask("import", "docs", *FRESH, "--copy")["changes"]["added"] == 4
     assert len(ids(pages)) == 5
 
 
@@ -154,22 +158,26 @@ def test_add_gives_the_id_that_an_import_would_give(pages: Project) -> None:
 
 
 def test_a_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) -> None:
-    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
+    pages.vmrag("import", "docs", *FRESH, "--copy", "--base", "docs")
     before = ids(pages)
-    error = pages.vmrag("import", "notes", "docs", *FRESH, "--json", code=2).error
+    error = pages.vmrag("import", "notes", "docs", *FRESH, "--copy", "--json", code=2).error
     assert error["message"].startswith("notes is not below docs")
-    assert error["hint"] == "vmrag import notes docs --collection fresh --base ."
+    assert error["hint"] == "vmrag import notes docs --collection fresh --copy --base ."
     assert ids(pages) == before
     assert pages.vmrag(*shlex.split(error["hint"])[1:]).out.startswith("fresh: 1 document added, 5 unchanged\n")
     assert ids(pages) == before | {"notes/c.md": "# notes/c.md\n"}
     pages.write("docs/guide/a.md", "# Changed\n")
     pages.write("docs/new.md", "# New\n")
-    pages.vmrag("import", ".", *FRESH)
+    pages.vmrag("import", ".", *FRESH, "--copy")
     after = ids(pages)
     assert (after["guide/a.md"], after["docs/new.md"]) == ("# Changed\n", "# New\n")
     assert "docs/guide/a.md" not in after
     (pages.top / "docs/guide/a.md").unlink()
-    assert pages.ask("import", "docs", *FRESH, "--prune")["changes"] == {"added": 0, "modified": 0, "removed": 1}
+    assert pages.ask("import", "docs", *FRESH, "--copy", "--prune")["changes"] == {
+        "added": 0,
+        "modified": 0,
+        "removed": 1,
+    }
     assert "guide/a.md" not in ids(pages)
 
 
@@ -340,13 +348,13 @@ def test_a_knowledge_base_of_version_1_keeps_its_ids(tmp_path: Path, monkeypatch
     bob = formerly.unpack(tmp_path / "world").bob
     before = ids(bob, "handbook")
     assert "install.md" in before
-    error = bob.vmrag("import", "docs", "--collection", "handbook", "--json", code=2).error
+    error = bob.vmrag("import", "docs", "--collection", "handbook", "--copy", "--json", code=2).error
     assert "though files below 'docs' have 2 of their ids" in error["message"]
-    assert error["hint"] == "vmrag import docs --collection handbook --base docs"
+    assert error["hint"] == "vmrag import docs --collection handbook --copy --base docs"
     bob.write("docs/install.md", "# Changed\n")
     bob.write("docs/sub/new.md", "# New\n")
     for words in (("docs/install.md", "--base", "docs"), ("docs/sub",), ("docs/sub/new.md",)):
-        bob.vmrag("import", *words, "--collection", "handbook")
+        bob.vmrag("import", *words, "--collection", "handbook", "--copy")
     assert ids(bob, "handbook") == before | {"install.md": "# Changed\n", "sub/new.md": "# New\n"}
     assert base(bob, "handbook") == "docs"
     bob.vmrag("commit", "-m", "of version 2")
@@ -354,16 +362,16 @@ def test_a_knowledge_base_of_version_1_keeps_its_ids(tmp_path: Path, monkeypatch
 
 
 def test_documents_that_disagree_make_the_first_import_ask(pages: Project) -> None:
-    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
-    pages.vmrag("import", "notes", *FRESH, "--base", "notes")
+    pages.vmrag("import", "docs", *FRESH, "--copy", "--base", "docs")
+    pages.vmrag("import", "notes", *FRESH, "--copy", "--base", "notes")
     set_base(pages, "")
     before = ids(pages)
-    error = pages.vmrag("import", "docs", *FRESH, "--json", code=2).error
+    error = pages.vmrag("import", "docs", *FRESH, "--copy", "--json", code=2).error
     assert "'docs' (5 documents), 'notes' (1 document)" in error["message"]
     assert error["details"]["bases"] == [{"base": "docs", "documents": 5}, {"base": "notes", "documents": 1}]
-    assert error["hint"] == "vmrag import docs --collection fresh --base docs"
-    error = pages.vmrag("import", "docs", "notes", *FRESH, "--json", code=2).error
-    assert error["hint"] == "vmrag import docs notes --collection fresh --base ."
+    assert error["hint"] == "vmrag import docs --collection fresh --copy --base docs"
+    error = pages.vmrag("import", "docs", "notes", *FRESH, "--copy", "--json", code=2).error
+    assert error["hint"] == "vmrag import docs notes --collection fresh --copy --base ."
     pages.write("notes/c.md", "# Changed\n")
     pages.vmrag(*shlex.split(error["hint"])[1:])
     assert ids(pages) == before | {"c.md": "# Changed\n"}

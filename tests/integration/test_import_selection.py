@@ -85,15 +85,15 @@ def test_what_git_ignores_is_left_out_by_whatever_list(project: Project, tmp_pat
     project.git("config", "--global", "core.excludesFile", str(tmp_path / "ignore"))
     project.git("add", "-f", "all/build/kept.md")
     taken = {"all/a.md", "all/build/kept.md", "all/deep/open.md", "all/negated.md", "all/:(top)x.md", "all/[a] .md"}
-    said = project.vmrag("import", "all", *FRESH).out
+    said = project.vmrag("import", "all", *FRESH, "--copy").out
     assert "To take these, too: --include-ignored\n" in said
     assert documents(project).keys() == taken
-    assert left_out(project.ask("import", "all", *FRESH)) == dict.fromkeys(
+    assert left_out(project.ask("import", "all", *FRESH, "--copy")) == dict.fromkeys(
         ("all/build/b.md", "all/deep/secret.md", "all/mine", "all/theirs.md"), "is ignored by git"
     )
-    everything = project.ask("import", "all", *FRESH, "--include-ignored")
+    everything = project.ask("import", "all", *FRESH, "--copy", "--include-ignored")
     assert (everything["changes"]["added"], left_out(everything)) == (4, {})
-    again = project.ask("import", "all", *FRESH)
+    again = project.ask("import", "all", *FRESH, "--copy")
     assert again["left_out"] == ["all/build/b.md", "all/deep/secret.md", "all/mine/note.md", "all/theirs.md"]
     assert len(documents(project)) == 10  # what is left out is not thrown away
 
@@ -238,7 +238,7 @@ def moving(project: Project) -> Project:
     for name in ("a", "b", "c", "d"):
         write(project, f"all/{name}.md", text=f"# {name}\n\n{LINES}of {name}\n")
     write(project, "all/empty.md", "all/none.md", text=" ")
-    project.vmrag("import", "all", *FRESH)
+    project.vmrag("import", "all", *FRESH, "--copy")
     project.vmrag("commit", "-m", "before")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "before")
@@ -260,15 +260,15 @@ def test_a_renamed_file_keeps_its_document(moving: Project) -> None:
     (moving.top / "more").mkdir()
     (moving.top / "all/c.md").rename(moving.top / "more/c.md")
     before = documents(moving)
-    report = moving.ask("import", "all", "more", *FRESH, "--prune")
+    report = moving.ask("import", "all", "more", *FRESH, "--copy", "--prune")
     assert follows(report) == {"all/a.md": "all/first.md", "all/b.md": "all/e.md", "all/c.md": "more/c.md"}
     assert report["changes"] == {"added": 0, "modified": 3, "removed": 0}
     assert documents(moving) == before
     assert moving.ask("show", "fresh/all/a.md")["content"].endswith("edited\n")
-    assert moving.ask("import", "all", "more", *FRESH)["renamed"] == []
+    assert moving.ask("import", "all", "more", *FRESH, "--copy")["renamed"] == []
     moving.vmrag("commit", "-m", "renamed")
     write(moving, "more/c.md", text="# c, again\n")
-    assert moving.ask("import", "more", *FRESH)["changes"] == {"added": 0, "modified": 1, "removed": 0}
+    assert moving.ask("import", "more", *FRESH, "--copy")["changes"] == {"added": 0, "modified": 1, "removed": 0}
     assert moving.consistent()
 
 
@@ -279,15 +279,15 @@ def test_what_may_be_another_file_becomes_another_document(moving: Project) -> N
     write(moving, "all/one.md", "all/two.md", text=text)
     write(moving, "all/like-d.md", text=(moving.top / "all/d.md").read_text())
     (moving.top / "all/empty.md").rename(moving.top / "all/nothing.md")
-    report = moving.ask("import", "all", *FRESH)
+    report = moving.ask("import", "all", *FRESH, "--copy")
     assert (report["renamed"], report["changes"]["added"]) == ([], 4)
     assert report["gone"] == ["all/a.md", "all/empty.md"]
 
 
 def test_add_follows_a_renamed_file_as_well(moving: Project) -> None:
     moving.git("mv", "all/a.md", "all/z.md")
-    assert moving.vmrag("add", "all/z.md", *FRESH).out.startswith("fresh/all/a.md: 1 document modified\n")
+    assert moving.vmrag("add", "all/z.md", *FRESH, "--copy").out.startswith("fresh/all/a.md: 1 document modified\n")
     write(moving, "all/a.md", text="# another\n")
-    error = moving.vmrag("import", "all", *FRESH, "--json", code=2).error
+    error = moving.vmrag("import", "all", *FRESH, "--copy", "--json", code=2).error
     assert error["details"]["doc_id"] == "all/a.md"  # which is z's, and stays it
     assert moving.ask("show", "fresh/all/a.md")["content"].endswith("of a\n")

@@ -97,6 +97,7 @@ LIBRARY_IMPORT = {
     "skipped": [{"name": str, "reason": str}],
     "branch": (str, None),
     "pending": str,
+    "hint": str,
 }
 NAMED = {"collection": str, "doc_id": str}
 REMOVE = {
@@ -472,6 +473,7 @@ IMPORT = {
     "gone": [str],
     "left_out": [str],
     "ignored": [str],
+    "hint": str,
 }
 FILES = [{"collection": str, "path": str, "doc_id": str, "kind": KIND, "stale": bool}]
 KNOWN_FILES = {
@@ -831,7 +833,7 @@ def test_import_with_all_that_it_can_say(project):
     (project.top / "more/a.md").rename(project.top / "more/z.md")
     (project.top / "more/b.md").unlink()
     project.write(".gitignore", "ignored.md\n")
-    report = project.ask("import", "more", "more/ignored.md", "docs", "--collection", "more")
+    report = project.ask("import", "more", "more/ignored.md", "docs", "--collection", "more", "--copy")
     assert mismatch(report, IMPORT) == ""
     assert (len(report["renamed"]), report["gone"], report["ignored"]) == (1, ["more/b.md"], ["more/ignored.md"])
     assert report["skipped"] == []
@@ -865,7 +867,7 @@ def test_pin_and_init_where_nothing_was_pinned(project):
 
 def test_import_into_a_library(project):
     for sources, code in ((["docs"], 0), (["docs/setup.md"], 0), (["docs", ".vmrag.yaml"], 1)):
-        report = project.ask("import", *sources, "--library", "shelf", code=code)
+        report = project.ask("import", *sources, "--library", "shelf", "--copy", code=code)
         assert mismatch(report, LIBRARY_IMPORT) == ""
         assert bool(report["refused"]) == (code == 1)
     assert {each["status"] for each in report["taken"]} == {"skipped"}

@@ -119,7 +119,7 @@ def test_of_a_file_that_is_gone_the_document_goes_with_prune_alone(project: Proj
 def test_a_file_that_never_was_here_is_not_gone(project: Project) -> None:
     """A colleague imported it from a file that git does not have."""
     project.write("docs/mine.md", "# Mine\n")
-    project.vmrag("import", "docs/mine.md", "--collection", "handbook")
+    project.vmrag("import", "docs/mine.md", "--collection", "handbook", "--copy")
     (project.top / "docs/mine.md").unlink()
     assert of(project.ask("import"))["gone"] == ["mine.md"]
     (project.own / "seen-files.json").unlink()  # now this is the colleague's machine
@@ -133,7 +133,9 @@ def test_what_a_sparse_checkout_hides_is_never_gone(project: Project) -> None:
     (project.top / "docs/rest.md").unlink()
     report = project.ask("import", "--prune")
     assert (counts(report), report["not_checked_out"]) == ((0, 0, 1), ["docs/deep/tls.txt"])
-    assert counts({"collections": [project.ask("import", "docs", "--collection", "handbook", "--prune")]}) == (0, 0, 0)
+    assert counts(
+        {"collections": [project.ask("import", "docs", "--collection", "handbook", "--copy", "--prune")]}
+    ) == (0, 0, 0)
     assert project.ask("status")["changes"]["files"]["files"] == []
     project.git("restore", "docs/rest.md")
     edit(project)
@@ -144,7 +146,7 @@ def test_what_a_sparse_checkout_hides_is_never_gone(project: Project) -> None:
 def test_a_hidden_file_is_not_the_one_that_a_new_file_was_renamed_from(project: Project) -> None:
     hide(project)
     project.write("docs/certificates.txt", terminal.DOCUMENTS["deep/tls.txt"])
-    report = project.ask("import", "docs", "--collection", "handbook")
+    report = project.ask("import", "docs", "--collection", "handbook", "--copy")
     assert (report["renamed"], report["changes"]["added"]) == ([], 1)
 
 
@@ -155,7 +157,7 @@ def test_files_of_a_submodule_that_is_not_checked_out_are_not_gone(project: Proj
     other.git("commit", "-q", "-m", "guide")
     project.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.top), "docs/other")
     project.git("commit", "-q", "-m", "submodule")
-    project.vmrag("import", "docs/other", "--collection", "handbook")
+    project.vmrag("import", "docs/other", "--collection", "handbook", "--copy")
     (project.top / "docs/other/guide.md").unlink()
     assert of(project.ask("import"))["gone"] == ["other/guide.md"]
     project.git("submodule", "--quiet", "deinit", "--force", "docs/other")
@@ -191,13 +193,13 @@ def test_a_renamed_file_whose_document_was_edited_takes_nothing_and_loses_nothin
 
 def test_collections_count_from_their_own_bases_and_one_can_be_named(project: Project) -> None:
     project.write("notes/a.md", "# A\n")
-    project.vmrag("import", "notes", "--collection", "notes", "--base", "notes")
+    project.vmrag("import", "notes", "--collection", "notes", "--copy", "--base", "notes")
     project.write("top.md", "# Top\n")
-    project.vmrag("import", "top.md", "--collection", "root")
+    project.vmrag("import", "top.md", "--collection", "root", "--copy")
     project.vmrag("commit", "-m", "more")
     for name in (SETUP, "notes/a.md", "top.md"):
         project.write(name, f"# {name}\n\nChanged.\n")
-    report = project.ask("import", "--collection", "notes")
+    report = project.ask("import", "--collection", "notes", "--copy")
     assert [each["collection"] for each in report["collections"]] == ["notes"]
     report = project.ask("import")
     assert [counts(report, each) for each in ("handbook", "notes", "root")] == [(0, 1, 0), (0, 0, 0), (0, 1, 0)]
@@ -208,7 +210,7 @@ def test_collections_count_from_their_own_bases_and_one_can_be_named(project: Pr
 
 def test_front_matter_that_changed_is_taken(project: Project) -> None:
     project.write("docs/team.md", "---\nteam: core\n---\n# Team\n")
-    project.vmrag("import", "docs/team.md", "--collection", "handbook")
+    project.vmrag("import", "docs/team.md", "--collection", "handbook", "--copy")
     project.write("docs/team.md", "---\nteam: docs\ntitle: We\n---\n# Team\n")
     assert counts(project.ask("import")) == (0, 1, 0)
     shown = project.ask("show", "handbook/team.md")
@@ -218,7 +220,7 @@ def test_front_matter_that_changed_is_taken(project: Project) -> None:
 def test_what_has_to_be_converted_is_converted_and_what_cannot_be_is_said(project: Project) -> None:
     project.write("docs/table.csv", "name,age\nAda,36\n")
     project.write("docs/data.json", '{"a": 1}')
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.write("docs/table.csv", "name,age\nAda,37\n")
     project.write("docs/data.json", '{"a": ')
     report = project.ask("import")
@@ -292,7 +294,7 @@ def test_a_document_of_a_stranger_brings_in_nothing_that_git_ignores(project: Pr
     project.write("docs/.hidden.md", "a key")
     for name in ("docs/secret.md", "docs/.hidden.md"):
         project.write(name, terminal.DOCUMENTS["rest.md"])
-        project.vmrag("import", name, "--collection", "handbook")
+        project.vmrag("import", name, "--collection", "handbook", "--copy")
         project.write(name, "a key")
     report = project.ask("import")
     assert paths(report["private"]) == ["docs/.hidden.md", "docs/secret.md"]
@@ -306,7 +308,7 @@ def test_a_document_of_a_stranger_brings_in_nothing_that_git_ignores(project: Pr
 def test_an_ignored_folder_that_was_imported_here_is_read_again(project: Project) -> None:
     project.write(".gitignore", "site/\n")
     project.write("site/page.md", "# Page\n")
-    project.vmrag("import", "site", "--collection", "pages")
+    project.vmrag("import", "site", "--collection", "pages", "--copy")
     project.write("site/page.md", "# Page, again\n")
     assert counts(project.ask("import"), "pages") == (0, 1, 0)
 
@@ -352,9 +354,12 @@ def test_options_about_what_is_named_are_refused_where_nothing_is(project: Proje
 
 
 def test_a_collection_that_is_not_there_or_a_library_is_refused(project: Project) -> None:
-    assert project.vmrag("import", "--collection", "none", "--json", code=None).error["code"] == "COLLECTION_NOT_FOUND"
+    assert (
+        project.vmrag("import", "--collection", "none", "--copy", "--json", code=None).error["code"]
+        == "COLLECTION_NOT_FOUND"
+    )
     project.vmrag("import", SETUP, "--library", "shelf")
-    assert "is a library" in project.vmrag("import", "--collection", "shelf", code=2).err
+    assert "is a library" in project.vmrag("import", "--collection", "shelf", "--copy", code=2).err
     assert [each["collection"] for each in project.ask("import")["collections"]] == ["handbook"]
 
 
@@ -395,7 +400,7 @@ def test_commit_says_that_files_have_changed_and_commit_all_is_what_it_names(pro
 def test_commit_all_removes_documents_of_what_git_deleted_and_no_others(project: Project) -> None:
     """A file that git never had, one whose document was edited, one that git tracks no more."""
     project.write("docs/mine.md", "# Mine\n")
-    project.vmrag("import", "docs/mine.md", "--collection", "handbook")
+    project.vmrag("import", "docs/mine.md", "--collection", "handbook", "--copy")
     (project.top / "docs/mine.md").unlink()
     edit(project, "rest.md")
     project.git("rm", "-q", "docs/rest.md")
@@ -426,7 +431,7 @@ def test_commit_all_is_refused_in_a_merge_and_takes_nothing(project: Project) ->
     plain = project.vmrag("commit", "-m", "x", "--json", code=None).error
     assert project.vmrag("commit", "-a", "-m", "x", "--json", code=None).error == plain
     project.git("merge", "--abort")
-    assert project.ask("import", "--collection", "handbook")["collections"][0]["changes"]["modified"] == 1
+    assert project.ask("import", "--collection", "handbook", "--copy")["collections"][0]["changes"]["modified"] == 1
 
 
 def test_what_was_taken_in_stays_uncommitted_if_the_commit_is_killed(
@@ -449,7 +454,7 @@ def test_what_was_taken_in_stays_uncommitted_if_the_commit_is_killed(
 
 def test_status_proposes_one_command_where_it_does_the_same_as_several(project: Project) -> None:
     project.write("notes/a.md", "# A\n")
-    project.vmrag("import", "notes", "--collection", "notes", "--base", "notes")
+    project.vmrag("import", "notes", "--collection", "notes", "--copy", "--base", "notes")
     project.vmrag("commit", "-m", "notes")
     project.write(SETUP, NEW)
     project.write("notes/a.md", "# A, again\n")

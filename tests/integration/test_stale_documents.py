@@ -88,7 +88,7 @@ def test_an_earlier_text_is_known_by_git_or_by_who_imported_it(project, known):
         (project.own / "seen-files.json").unlink()  # as in a clone
     else:
         project.write(SETUP, "# Setup\n\nBetween two commits.\n")
-        project.vmrag("import", SETUP, "--collection", "handbook")
+        project.vmrag("import", SETUP, "--collection", "handbook", "--copy")
     project.write(SETUP, NEW)
     project.git("commit", "-qam", "uv")
     assert stale(project) == ["handbook/setup.md"]
@@ -105,7 +105,7 @@ def test_line_ends_of_another_checkout_are_no_change(project):
 
 def test_changed_front_matter_makes_a_document_stale(project):
     project.write("docs/team.md", "---\nteam: core\n---\n# Team\n\nWho works here: the program.\n")
-    project.vmrag("import", "docs/team.md", "--collection", "handbook")
+    project.vmrag("import", "docs/team.md", "--collection", "handbook", "--copy")
     project.git("add", "-A")
     project.git("commit", "-qm", "team")
     assert stale(project) == []
@@ -116,7 +116,7 @@ def test_changed_front_matter_makes_a_document_stale(project):
 def test_a_converted_file_that_was_exchanged_is_said(project, monkeypatch):
     monkeypatch.setattr(file_changes, "CONVERTING_SECONDS", 60.0)  # on a busy machine, too
     project.write("docs/table.csv", "name,age\nAda program,36\n")
-    project.vmrag("import", "docs/table.csv", "--collection", "handbook")
+    project.vmrag("import", "docs/table.csv", "--collection", "handbook", "--copy")
     assert stale(project) == []
     project.write("docs/table.csv", "name,age\nAda program,37\n")
     assert stale(project) == ["handbook/table.csv"]
@@ -158,7 +158,7 @@ def test_a_history_that_names_programs_runs_none(project, tmp_path):
 def test_renamed_files_leave_nothing_behind_in_the_record(project):
     for number in range(3):
         project.git("mv", "docs/rest.md" if not number else f"docs/rest{number - 1}.md", f"docs/rest{number}.md")
-        project.vmrag("import", "docs", "--collection", "handbook")
+        project.vmrag("import", "docs", "--collection", "handbook", "--copy")
         project.vmrag("status")
     record = (project.own / "seen-files.json").read_text()
     assert sorted(each for each in ("rest.md", "rest0.md", "rest1.md", "rest2.md") if f"docs/{each}" in record) == [
@@ -212,7 +212,7 @@ def test_git_commit_warns_of_a_page_whose_document_is_older(project):
     assert said(project, "commit", "-qm", "uv", SETUP) == HOOK
     project.write(SETUP, NEW + "\nTwice.\n")
     assert said(project, "commit", "-qam", "uv again") == HOOK
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "uv")
     project.git("add", "-A")
     assert "said before" not in said(project, "commit", "-qm", "uv")
@@ -221,7 +221,7 @@ def test_git_commit_warns_of_a_page_whose_document_is_older(project):
 @pytest.mark.hooks("on")
 def test_a_commit_of_the_page_alone_is_told_of_the_pin_that_it_leaves_out(project):
     project.write(SETUP, NEW)
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "uv")
     told = said(project, "commit", "-qm", "uv", SETUP)
     hint = "git commit --amend --no-edit .dolt-version"
@@ -237,7 +237,7 @@ def test_a_page_that_was_edited_and_imported_after_git_add_is_not_called_the_old
     project.write(SETUP, NEW)
     project.git("add", SETUP)
     project.write(SETUP, NEW + "\nTwice.\n")
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "uv")
     told = said(project, "commit", "-qm", "uv")
     hint = f"git commit --amend --no-edit -- {SETUP}"
@@ -305,7 +305,7 @@ def test_verify_warns_of_a_file_that_the_pin_lags_behind_and_fails_if_it_is_told
     project.git("add", "-A")
     project.git("commit", "-qm", "code")
     assert outdated(project, "HEAD~1..HEAD") == []  # that was there before
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "uv")
     project.git("commit", "-qam", "uv")
     assert outdated(project, "HEAD") == []
@@ -314,7 +314,7 @@ def test_verify_warns_of_a_file_that_the_pin_lags_behind_and_fails_if_it_is_told
 def test_a_pin_that_goes_back_leaves_the_files_ahead(project):
     before = project.pinned
     project.write(SETUP, NEW)
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "uv")
     project.git("commit", "-qam", "uv")
     project.vmrag("pin", before)
@@ -345,7 +345,7 @@ def test_versions_that_take_long_to_convert_are_looked_at_for_a_bounded_time(pro
     monkeypatch.setattr(file_changes, "HISTORY_SECONDS", 1.0)
     monkeypatch.setattr(file_changes, "TREE_SECONDS", 1.0)
     project.write("docs/table.csv", "name,age\nAda's program,36\n")
-    project.vmrag("import", "docs/table.csv", "--collection", "handbook")
+    project.vmrag("import", "docs/table.csv", "--collection", "handbook", "--copy")
     with terminal.opened(project) as ws:
         update(ws, "handbook", [DocumentUpdate("table.csv", text="Ada's program, as edited.\n")])
     project.vmrag("commit", "-m", "edited")

@@ -95,7 +95,7 @@ def test_of_many_documents_something_of_each_kind_is_seen(project):
 
 
 def test_files_that_differ_from_what_was_imported_are_listed_and_the_command_takes_them_in(project):
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     assert files(project) == {}
     project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
     project.write("docs/more/new.md", "# New\n")
@@ -142,7 +142,7 @@ def test_without_a_record_of_what_was_imported_files_are_compared_and_named_one_
 
 
 def test_a_folder_that_was_renamed_is_proposed_under_its_new_name(project):
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     (project.top / "wiki").mkdir()
     project.git("mv", "docs", "wiki/pages")
     assert set(files(project).values()) == {"removed"}
@@ -159,7 +159,7 @@ def test_a_folder_that_was_renamed_is_proposed_under_its_new_name(project):
 
 
 def test_of_a_folder_that_is_gone_the_documents_go_and_no_folder_is_named(project):
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.git("rm", "-q", "-r", "docs")
     assert changes(project)["files"]["commands"] == [
         "vmrag rm handbook/deep/tls.txt handbook/rest.md handbook/setup.md"
@@ -172,7 +172,7 @@ def test_many_files_that_were_imported_one_by_one_are_proposed_and_nothing_besid
     names = [f"notes/{number:02}.md" for number in range(30)]
     for each in [*names, "notes/private.md"]:
         project.write(each, f"# {each}\n")
-    project.vmrag("import", *names, "--collection", "notes")
+    project.vmrag("import", *names, "--collection", "notes", "--copy")
     for each in names:
         project.write(each, f"# {each}\n\nMore.\n")
     assert changes(project)["files"]["commands"] == [f"vmrag import {' '.join(names)} --collection notes"]
@@ -182,7 +182,7 @@ def test_many_files_that_were_imported_one_by_one_are_proposed_and_nothing_besid
 
 
 def test_what_the_import_left_out_is_not_missed_and_the_command_leaves_it_out_again(project):
-    project.vmrag("import", "docs", "--collection", "handbook", "--exclude", "drafts/")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--exclude", "drafts/")
     project.write(".gitignore", "build/\n")
     project.write(".gitattributes", "docs/api.md linguist-generated\n")
     for name in ("build/made.md", "drafts/idea.md", "api.md"):
@@ -214,7 +214,7 @@ def test_a_change_within_the_time_stamp_of_the_last_look_is_seen(project):
     path.write_text("# Setup\n\nInstall it with pip, once.\n")
     at = time.time_ns()
     os.utime(path, ns=(at, at))
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     path.write_text("# Setup\n\nInstall it with pip, anew.\n")
     os.utime(path, ns=(at, at))
     assert files(project) == {"docs/setup.md": "modified"}
@@ -222,7 +222,7 @@ def test_a_change_within_the_time_stamp_of_the_last_look_is_seen(project):
 
 def test_changed_front_matter_counts_and_what_a_person_added_does_not(project):
     project.write("docs/team.md", "---\nteam: core\n---\n# Team\n")
-    project.vmrag("import", "docs/team.md", "--collection", "handbook")
+    project.vmrag("import", "docs/team.md", "--collection", "handbook", "--copy")
     with opened(project) as ws:
         update(ws, "handbook", [DocumentUpdate("team.md", metadata={"team": "core", "year": 2026})])
     assert files(project) == {}
@@ -232,7 +232,7 @@ def test_changed_front_matter_counts_and_what_a_person_added_does_not(project):
 
 def test_what_has_to_be_converted_is_converted_for_a_moment_and_the_rest_is_said(project, monkeypatch):
     project.write("docs/table.csv", "name,age\nAda,36\n")
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     monkeypatch.setattr(file_changes, "CONVERTING_SECONDS", 0.0)
     assert files(project) == {}
     project.write("docs/table.csv", "name,age\nAda,37\n")
@@ -274,7 +274,7 @@ def test_documents_of_strangers_have_no_file_read_outside_of_the_work_tree_and_n
 
 def test_a_checkout_of_another_branch_compares_with_that_branch(project):
     project.write("docs/setup.md", "# Setup\n\nInstall it with uv.\n")
-    project.vmrag("import", "docs/setup.md", "--collection", "handbook")
+    project.vmrag("import", "docs/setup.md", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "uv")
     project.git("commit", "-qam", "uv")
     assert files(project) == {}

@@ -266,7 +266,7 @@ def test_a_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
 def test_the_stored_document_of_a_file_is_left_out_and_said_so(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     project.vmrag("init", "--knowledge-base", "--no-sources")
-    project.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
     project.put("why.md", "Why the port is what it is.")
     project.vmrag("commit", "-m", "imported")
     project.write(".vmrag.yaml", SETTINGS)

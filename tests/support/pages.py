@@ -98,7 +98,7 @@ def told(
 
 def know(project: Project, message: str) -> None:
     """Keep what the folder docs holds as the documents of the collection handbook."""
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", message)
 
 

@@ -73,7 +73,7 @@ class User(Project):
     def write_document(self, name: str, text: str, *, message: str = "") -> str:
         """Edit a document, import it, commit the knowledge and the code; returns the revision."""
         self.write(f"docs/{name}", text)
-        self.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
+        self.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
         self.vmrag("commit", "-m", message or f"{name}: {text[:20]}")
         self.git("add", "-A")
         self.git("commit", "-q", "-m", message or name)
@@ -152,7 +152,7 @@ def build(top: Path, *options: str) -> None:
     for name, text in DOCUMENTS.items():
         ada.write(f"docs/{name}", text)
     ada.vmrag("init", "--knowledge-base", "--no-sources", *options)
-    ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
+    ada.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
     ada.vmrag("commit", "-m", "first")
     ada.git("add", "-A")
     ada.git("commit", "-q", "-m", "first")

@@ -175,7 +175,7 @@ def command(
         lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
     if report.ignored:
         lines.append(f"Taken because named, though git ignores it: {enumerated(report.ignored)}.")
-    lines += [*_of_renamed(report), *_of_documents(report), *skipped_lines(report.skipped, invocation)]
+    lines += [*_of_renamed(report), *_of_documents(report), *skipped_lines(report.skipped, invocation, report.hint)]
     invocation.emit(report, [*lines, *end_lines(report.pending, report.branch)])
     return 0
 
@@ -277,7 +277,8 @@ def _hand_over(invocation: Invocation, request: ImportRequest) -> int:
     return next(iter(handlers.values()))(invocation, request)
 
 
-def skipped_lines(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str]:
+def skipped_lines(skipped: Sequence[Skipped], invocation: Invocation, hint: str = "") -> Iterator[str]:
+    """Yield skipped files with their reasons, and `hint` for those that git tracks."""
     if not skipped:
         return
     yield f"Skipped {plural(len(skipped), 'file')}:"
@@ -291,6 +292,8 @@ def skipped_lines(skipped: Sequence[Skipped], invocation: Invocation) -> Iterato
     options = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
     if helping := [option for reason, option in options.items() if reason in reasons]:
         yield f"To take these, too: {' '.join(helping)}"
+    if hint:
+        yield f"hint: {hint}"
 
 
 def end_lines(pending: str, branch: str | None) -> Iterator[str]:

@@ -181,13 +181,22 @@ class Repositories:
 
         Raises `GitFailed`.
         """
-        found: dict[Path, bool] = {}
-        for root, names in self._by_root(files):
-            said = self._ask(root, ("check-attr", "-z", "--stdin", _GENERATED), names).stdout.split(b"\0")
-            for name, value in zip(said[::3], said[2::3], strict=False):
+        values = self.read_attributes(files, (_GENERATED,))
+        return {file: stated[_GENERATED] in (True, "true") for file, stated in values.items()}
+
+    def read_attributes(self, files: Iterable[Path], names: Sequence[str]) -> dict[Path, dict[str, bool | str]]:
+        """Return the specified values of these attributes by file.
+
+        Raises `GitFailed`.
+        """
+        values: dict[Path, dict[str, bool | str]] = {}
+        for root, paths in self._by_root(files):
+            fields = self._ask(root, ("check-attr", "-z", "--stdin", *names), paths).stdout.split(b"\0")
+            for path, name, value in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
                 if value != b"unspecified":
-                    found[root / os.fsdecode(name)] = value in (b"set", b"true")
-        return found
+                    stated = value == b"set" if value in (b"set", b"unset") else os.fsdecode(value)
+                    values.setdefault(root / os.fsdecode(path), {})[os.fsdecode(name)] = stated
+        return values
 
     def _ask(
         self, root: Path, arguments: tuple[str, ...], names: list[bytes], *, fine: tuple[int, ...] = (0,)

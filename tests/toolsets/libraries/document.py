@@ -32,7 +32,9 @@ FILES = {"docs/deploying.md": GUIDE, "docs/questions.html": FAQ}
 
 def page() -> str:
     """docs/toolsets/libraries.md with what the program prints today."""
-    with pages.newcomer(FILES) as project:
+    with pages.newcomer({}) as project:
+        for name, text in FILES.items():
+            project.write(name, text)  # git does not track them
         printed = pages.session(STEPS, lambda program, arguments: _run(project, program, arguments))
     return pages.filled(PAGE, {"printed": pages.console(printed)})
 

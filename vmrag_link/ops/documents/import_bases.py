@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vmrag_link import terminal_text
@@ -27,12 +27,14 @@ class BaseRequest(Record, frozen=True):
 
     `given` is the base that the person named. `replace`: files may take the place of documents
     that came from other files. `alternative` is the hint of a command that cannot be given a base.
+    `copy`: the command has this option.
     """
 
     sources: tuple[Path, ...]
     given: Path | None = None
     replace: bool = False
     alternative: str = ""
+    copy: bool = False
 
 
 def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) -> ImportBase:
@@ -51,6 +53,13 @@ def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) 
     if not all(map(base.contains, request.sources)):
         raise question.not_in(base, empty=not ws.engine.count(at, collection=collection.name))
     return base
+
+
+def guess_base(ws: Workspace, sources: Sequence[Path], given: Path | None) -> ImportBase | None:
+    """Return the base for an import into a new collection; None if that would be refused."""
+    top = import_base.located(ws.places.top)
+    base = import_base.of_folder(import_base.located(given), top) if given else import_base.of_record(ROOT, top)
+    return base if base.folder.is_dir() and all(map(base.contains, sources)) else None
 
 
 def remember(ws: Workspace, collection: str, base: ImportBase) -> None:
@@ -212,7 +221,8 @@ class _Question(Record, frozen=True):
         away = ["-C", quoted(self.top)] if self._away() else []
         sources = [quoted(self._shown(each)) for each in self.request.sources[:_MOST]]
         more = ["…"] if len(self.request.sources) > _MOST else []
-        words = ["vmrag", *away, "import", *sources, *more, "--collection", collection, "--base"]
+        copy = ["--copy"] if self.request.copy else []
+        words = ["vmrag", *away, "import", *sources, *more, "--collection", collection, *copy, "--base"]
         return " ".join([*words, quoted(self._shown(base))])
 
     def _shown(self, path: Path) -> Path:

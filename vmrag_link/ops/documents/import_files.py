@@ -14,26 +14,30 @@ from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base, importing
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase
-from vmrag_link.documents.importing import ImportedDocument, Skipped
+from vmrag_link.documents.importing import ImportedDocument, Scan, Skipped
 from vmrag_link.documents.seen_files import FileRecord, FileSelection
-from vmrag_link.errors import KnowledgeMoved, quoted
+from vmrag_link.errors import KnowledgeMoved, SourceReadOnly, quoted
 from vmrag_link.models import At, Collection, Record, Working, canonical_json, metadata_of
 from vmrag_link.ops.documents import collections, import_bases, leaving_out, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.import_reports import ImportReport
-from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
+from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.put import Arranged, Existing, PutRequest, put
+from vmrag_link.ops.documents.tracked_files import TrackedFiles
 from vmrag_link.workspace import Workspace
 
 
 class _ReadFiles(Record, frozen=True):
-    """What files hold. `aside`: sources of what is there and left out; `ignored`: as reported."""
+    """What files hold. `aside`: sources of what is there and left out; `ignored`: as reported.
+    `refusal`: why nothing is stored, unless documents are pruned.
+    """
 
     documents: Sequence[ImportedDocument]
     skipped: Sequence[Skipped] = ()
     aside: Several[str] = ()
     ignored: tuple[str, ...] = ()
+    refusal: SourceReadOnly | None = None
 
 
 class _Outcome(Record, frozen=True):
@@ -60,19 +64,32 @@ def import_files(
     A file that is a document of the collection already stays that document, a renamed one too; a
     new one's id is its path below the import base, which is recorded with the collection (`base`:
     take this folder). `prune` removes the documents whose file in one of the named folders is gone.
-    `copy` also stores files that are documents of sources.
-    Raises `UsageInvalid` where the base is not known or a source does not lie in it,
-    `DocumentExists` where a document came from another file, unless `replace` is given; then
-    nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
+    Files that git tracks and that sources can read are refused; `copy` stores them.
+
+    Raises `SourceReadOnly` if only refused files are named, `UsageInvalid` if the base is not known
+    or a source is outside of it, `DocumentExists` if a document came from another file, unless
+    `replace` is given; then nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
     """
     named = tuple(map(importing.existing, sources))
     seen, selected = FileRecord(ws.places.seen_files), selection or FileSelection()
-    derived = None if copy else DerivedFiles(ws)
-    _require_others(named, derived)
+    tracked = None if copy else TrackedFiles(ws, named, collection)
+    if tracked and all(path.is_file() for path in named):
+        tracked.require_other(named)
+
+    def scan_from(origin: ImportBase) -> tuple[Scan, LeavingOut, SourceReadOnly | None]:
+        leave_out = LeavingOut(ws.places, selected, origin.origin, derived=tracked.find_reasons if tracked else None)
+        scan = importing.scan(named, origin, leave_out)
+        return scan, leave_out, tracked.form_refusal() if tracked and tracked.hint and not scan.files else None
+
+    if not ws.initialized and (guess := import_bases.guess_base(ws, named, base)):
+        refusal = scan_from(guess)[2]  # an import that is refused starts no knowledge base
+        if refusal:
+            raise refusal
 
     def read(found: ImportBase) -> _ReadFiles:
-        leave_out = LeavingOut(ws.places, selected, found.origin, derived=derived.reasons if derived else None)
-        scan = importing.scan(named, found, leave_out)
+        scan, leave_out, refusal = scan_from(found)
+        if refusal and not prune:
+            raise refusal
         skipped = list(scan.skipped)
         documents: list[ImportedDocument] = []
         with ws.progress.task("reading", len(scan.files)) as task, converter_of(ws) as converter:
@@ -82,16 +99,16 @@ def import_files(
                 task.advance()
         aside = {f"{found.prefix}{each.name}" for each in scan.skipped if each.reason in leaving_out.REASONS}
         ignored = sorted(terminal_text.one_line(found.doc_id(each)) for each in leave_out.named_ignored)
-        return _ReadFiles(documents, skipped, aside, tuple(ignored))
+        return _ReadFiles(documents, skipped, aside, tuple(ignored), refusal)
 
     existing: Existing = "replace" if replace else "replace_same_file"
-    report, _ = _store(ws, collection, BaseRequest(named, base, replace), read, existing, prune=prune)
+    report, _ = _store(ws, collection, BaseRequest(named, base, replace, copy=copy), read, existing, prune=prune)
     if report.base != OUTSIDE:
         top = import_base.located(ws.places.top)
         folders = (each.relative_to(top).as_posix() for each in named if each.is_dir())
         seen.remember_folders(collection, folders, selected)
     seen.save()
-    return report
+    return msgspec.structs.replace(report, hint=tracked.hint if tracked else "")
 
 
 class FileRequest(Record, frozen=True):
@@ -117,25 +134,20 @@ def add_file(
     metadata = canonical_json(metadata_of(content) | metadata_of(request))
     title = request.title or content.title or request.doc_id or file.stem
     content = msgspec.structs.replace(content, title=title, metadata=metadata)
+    named = importing.existing(file)
+    if not copy:
+        TrackedFiles(ws, [named], collection, texts=True).require_other([named])
     if request.doc_id is not None:
         collections.require_document_id(request.doc_id)
         own = msgspec.structs.replace(content, doc_id=request.doc_id)
         return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), request.doc_id
-    named = importing.existing(file)
-    _require_others([named], None if copy else DerivedFiles(ws))
-    command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}"
+    command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}{' --copy' * copy}"
 
     def read(found: ImportBase) -> _ReadFiles:
         return _ReadFiles([msgspec.structs.replace(content, doc_id=found.doc_id(named), source=found.source(named))])
 
     report, placed = _store(ws, collection, BaseRequest((named,), alternative=command), read, "replace")
     return report, placed.documents[0].doc_id
-
-
-def _require_others(named: Sequence[Path], derived: DerivedFiles | None) -> None:
-    """Raise `SourceReadOnly` if nothing is named but files that are documents of sources."""
-    if derived and all(path.is_file() for path in named) and (refusal := derived.refusal(named)):
-        raise refusal
 
 
 def _store(
@@ -171,6 +183,8 @@ def _store(
         kept = {each.doc_id for each in placed.documents}
         gone = tuple(doc_id for doc_id in placing.gone(ws.places, base, there, folders) if doc_id not in kept)
         left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))
+        if files.refusal and not gone:
+            raise files.refusal
         outcomes.append(_Outcome(placed, gone, left_out))
         return Arranged(base, placed, gone if prune else (), insist=request.given is not None)
 

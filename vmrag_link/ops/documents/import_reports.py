@@ -60,7 +60,8 @@ class ImportReport(Record, frozen=True):
     root of the repository, `..` for a folder outside of it; empty for what came from no file.
     `renamed`: documents that followed their files. `gone`: those whose file is gone from a folder
     that was named, unless they were removed. `left_out`: those whose file is left out now.
-    `ignored`: what git ignores and was taken all the same, because it was named.
+    `ignored`: what git ignores and was taken all the same, because it was named. `hint`: what to do
+    with skipped files that git tracks; empty for none.
     """
 
     collection: str
@@ -75,6 +76,7 @@ class ImportReport(Record, frozen=True):
     gone: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    hint: str = ""
 
     @classmethod
     def of(cls, done: WriteResult[PutCounts]) -> ImportReport:
@@ -171,6 +173,16 @@ def of_moved_folders(
             )
             followed |= {gone[old] for old in pairs}
     return commands, followed
+
+
+def path_from_here(ws: Workspace, path: str) -> str:
+    """Return a path below the root, or an absolute one, as one word for `command_here`."""
+    return _from_here(ws, path)
+
+
+def command_here(ws: Workspace, command: str, words: Sequence[str]) -> str:
+    """Return a command as it can be typed in the current directory."""
+    return _typed(ws, command, (), words)
 
 
 def of_all(ws: Workspace) -> str:

@@ -16,8 +16,9 @@ from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
+from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.documents.tracked_files import TrackedFiles
 from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries.ingest import DEFAULT, Ingested, check, converting, find_library, held, ingest
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
@@ -51,7 +52,8 @@ class RefusedSource(Record, frozen=True):
 
 class LibraryImport(Record, frozen=True):
     """`skipped`: what folders hold that cannot become a document. `branch`: where something was
-    stored; None for nothing. `pending`: why the index did not follow yet.
+    stored; None for nothing. `pending`: why the index did not follow yet. `hint`: as in
+    `ImportReport`.
     """
 
     library: str
@@ -60,6 +62,7 @@ class LibraryImport(Record, frozen=True):
     skipped: list[Skipped]
     branch: str | None
     pending: str = ""
+    hint: str = ""
 
 
 class _Named(NamedTuple):
@@ -83,15 +86,19 @@ def import_sources(
 ) -> LibraryImport:
     """Take files and folders (absolute paths) and pages (URLs) into the library of this name.
 
-    `copy` also stores files that are documents of sources. A source that cannot be stored does not
-    stop the others; if it is the only one, its error is raised. Raises `UsageInvalid` for a path
-    where nothing is, and as `ingest`.
+    Files that git tracks and that sources can read are refused; `copy` stores them. A file or page
+    that cannot be stored does not stop the others; if it is the only one, its error is raised.
+    Raises `SourceReadOnly` if only refused files are named, `UsageInvalid` for a path where nothing
+    is, and as `ingest`.
     """
     check(name, metadata)
-    find_library(ws, writing.place(writing.writable(ws)), name)
     skipped: list[Skipped] = []
-    derived = None if copy else DerivedFiles(ws)
-    named = list(_files_of(ws, sources, selection or FileSelection(), skipped, derived))
+    paths = [importing.existing(source) for source in sources if isinstance(source, Path)]
+    tracked = None if copy else TrackedFiles(ws, paths, None)
+    named = list(_files_of(ws, sources, selection or FileSelection(), skipped, tracked))
+    if tracked and tracked.hint and not named:
+        raise tracked.form_refusal()
+    find_library(ws, writing.place(writing.writable(ws)), name)
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -116,6 +123,7 @@ def import_sources(
         sorted(skipped, key=lambda each: each.name),
         branch,
         pending,
+        tracked.hint if tracked else "",
     )
 
 
@@ -124,7 +132,7 @@ def _files_of(
     sources: Sequence[Path | str],
     selection: FileSelection,
     skipped: list[Skipped],
-    derived: DerivedFiles | None,
+    tracked: TrackedFiles | None,
 ) -> Iterator[_Named]:
     """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
     top = import_base.located(ws.places.top)
@@ -134,16 +142,13 @@ def _files_of(
             continue
         found = importing.existing(source)
         if not found.is_dir():
-            refusal = derived.refusal([found]) if derived else None
-            if refusal and len(sources) == 1:
-                raise refusal
-            if derived and refusal:
-                skipped.append(Skipped(terminal_text.one_line(str(source)), derived.reasons([found])[found]))
+            if tracked and (reason := tracked.find_reasons([found]).get(found)):
+                skipped.append(Skipped(terminal_text.one_line(str(source)), reason))
             else:
                 yield _Named(found, str(source))
             continue
         base = import_base.of_folder(found, top)
-        reasons = derived.reasons if derived else None
+        reasons = tracked.find_reasons if tracked else None
         scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=reasons))
         skipped += scan.skipped
         yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
@@ -209,7 +214,7 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]
     lines += [f"Not taken: {each.message} {each.hint}" for each in report.refused]
-    lines += skipped_lines(report.skipped, invocation)
+    lines += skipped_lines(report.skipped, invocation, report.hint)
     invocation.emit(report, [*lines, *end_lines(report.pending, report.branch)])
     return FAILED_CHECK if report.refused else 0
 

@@ -13,7 +13,6 @@ from vmrag_link.models import LIBRARY, At, Document, Record
 from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.documents.collections import TABLES, require
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -47,15 +46,13 @@ def file(
 ) -> WriteResult[Ingested]:
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
-    Raises `AccessDenied` for one that git ignores, `SourceReadOnly` for one that is a document of
-    a source, and as `named_files.find`, `named_files.read` and `ingest`.
+    Raises `AccessDenied` for one that git ignores, and as `named_files.find`, `named_files.read`
+    and `ingest`.
     """
     found = named_files.find(ws, path)
     own = f"vmrag import {quoted(path)} --library {quoted(name)}"
     hint = f"Only the user can take it all the same: {own}"
     refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
-    if derived := DerivedFiles(ws).refusal([found.path]):
-        raise derived
     return _one(ws, name, named_files.read(ws, found), metadata)
 
 

@@ -1,0 +1,159 @@
+"""`vmrag import` refuses files that git tracks in this repository and that a source can read."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.office_files import pdf
+from tests.support.repos import isolate
+from tests.support.sources import commit
+from tests.support.templates import build_once, copy_tree
+from tests.support.terminal import Project, new_project, opened
+from vmrag_link.toolsets.libraries import tools
+
+pytestmark = pytest.mark.hooks("off")
+
+FILES = {
+    "README.md": "# Read me\n",
+    "docs/setup.md": "# Setup\n\nInstall it.\n",
+    "docs/table.csv": "a,b\n1,2\n",
+    "notes/plain.txt": "Plain.\n",
+    "src/tool.py": "def f():\n    pass\n",
+    "Makefile": "all:\n",
+}
+
+
+def build(top: Path) -> None:
+    project = new_project(top / "repo")
+    commit(project, "begin", **FILES)
+    project.vmrag("init")
+
+
+@pytest.fixture
+def project(tmp_path, tmp_path_factory, monkeypatch) -> Project:
+    isolate(monkeypatch, tmp_path)
+    top = tmp_path / "repo"
+    copy_tree(build_once(tmp_path_factory, "import-tracked", build) / "repo", top)
+    return Project(top)
+
+
+def stored(project: Project) -> set[str]:
+    return {f"{row['collection']}/{row['doc_id']}" for row in project.ask("list")["documents"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "command_of_hint"),
+    [
+        ("import docs/setup.md --collection kb", "sources add docs/setup.md --collection kb"),
+        ("import notes --collection kb", "sources add notes --collection kb"),
+        ("import README.md notes --collection kb", "sources add README.md notes --collection kb"),
+        ("import src/tool.py --collection kb", "sources add src/tool.py --collection kb --kind code"),
+        ("add README.md --collection kb", "sources add README.md --collection kb"),
+        ("add README.md --collection kb --id other", "sources add README.md --collection kb"),
+        ("add Makefile --collection kb", "sources add Makefile --collection kb --kind code"),
+        ("import notes --library shelf", "sources add notes"),
+        ("import README.md --library shelf", "sources add README.md"),
+        ("import README.md notes --library shelf", "sources add README.md notes"),
+        ("-C docs import setup.md --collection kb", "sources add docs/setup.md --collection kb"),
+        ("import notes --collection kb --prune", "sources add notes --collection kb"),
+    ],
+)
+def test_import_refuses_tracked_files_with_a_hint_that_works(project, command, command_of_hint):
+    error = project.vmrag(*command.split(), "--json", code=2).error
+    assert error["code"] == "SOURCE_READ_ONLY"
+    hinted, _, alternative = error["hint"].partition("   ")
+    assert hinted == f"vmrag {command_of_hint}"
+    assert alternative == "(to store a copy that does not follow the file: --copy)"
+    assert stored(project) == set()
+    copied = [word for word in command.split() if word != "--prune"]
+    project.vmrag(*copied, "--copy")
+    project.vmrag("restore", "--yes")
+    project.vmrag(*shlex.split(hinted)[1:])
+    project.vmrag(*command.split(), code=2)
+
+
+def test_import_skips_tracked_files_of_a_folder(project):
+    (project.top / "docs/manual.pdf").write_bytes(pdf("A manual."))
+    project.git("add", "docs/manual.pdf")
+    project.write("docs/draft.md", "# Draft\n")
+    result = project.vmrag("import", "docs", "--collection", "kb")
+    assert "  docs/setup.md: is tracked by git\n" in result.out
+    assert "hint: vmrag sources add docs --collection kb   (to store a copy" in result.out
+    assert stored(project) == {"kb/docs/manual.pdf", "kb/docs/draft.md", "kb/docs/table.csv"}
+    again = project.ask("import", "docs", "--collection", "kb")
+    assert (again["changes"]["modified"], again["unchanged"]) == (0, 3)
+
+
+def test_import_refuses_a_file_of_a_source_and_says_to_edit_it(project):
+    project.vmrag("sources", "add", "docs")
+    error = project.vmrag("import", "docs/setup.md", "--collection", "kb", "--json", code=2).error
+    assert error["message"] == "docs/setup.md is not stored: it is a document of the source 'docs'."
+    assert error["hint"].startswith("Edit the file docs/setup.md   (to store a copy")
+
+
+def test_import_refuses_an_untracked_file_of_a_source(project):
+    project.vmrag("sources", "add", "docs")
+    project.write("docs/new.md", "# New\n")
+    error = project.vmrag("import", "docs/new.md", "--collection", "kb", "--json", code=2).error
+    assert error["hint"].startswith("git add docs/new.md   (")
+
+
+def test_import_stores_tracked_files_that_no_source_reads(project):
+    project.write(".gitattributes", "lfs.md filter=lfs\nbinary.md binary\n")
+    (project.top / "manual.pdf").write_bytes(pdf("A manual."))
+    (project.top / "link.md").symlink_to("/dev/null")
+    commit(project, "more", **{"lfs.md": "# LFS\n", "binary.md": "# Binary\n", "large.md": "# Large\n" * 130_000})
+    project.vmrag("import", "lfs.md", "binary.md", "large.md", "manual.pdf", "--collection", "kb")
+    assert stored(project) == {"kb/lfs.md", "kb/binary.md", "kb/large.md", "kb/manual.pdf"}
+
+
+def test_import_refuses_a_link_to_a_tracked_file(project):
+    (project.top / "other.md").symlink_to("docs/setup.md")
+    assert "docs/setup.md is not stored" in project.vmrag("import", "other.md", "--collection", "kb", code=2).err
+
+
+def test_import_refuses_tracked_files_from_an_outside_base(project):
+    base = str(project.top.parent)
+    assert "is not stored" in project.vmrag("import", "notes", "--collection", "kb", "--base", base, code=2).err
+
+
+def test_import_stores_files_outside_the_repository_again(project, tmp_path):
+    folder = tmp_path / "wiki"
+    folder.mkdir()
+    (folder / "page.md").write_text("# Page\n")
+    words = ("import", str(folder), "--collection", "wiki")
+    project.vmrag(*words, "--base", str(folder))
+    (folder / "page.md").write_text("# Page\n\nMore.\n")
+    assert project.ask(*words)["changes"]["modified"] == 1
+
+
+def test_import_prunes_documents_although_all_files_are_refused(project):
+    project.write("notes/gone.md", "# Gone\n")
+    project.vmrag("import", "notes", "--collection", "kb")
+    (project.top / "notes/gone.md").unlink()
+    assert project.ask("import", "notes", "--collection", "kb", "--prune")["changes"]["removed"] == 1
+
+
+def test_import_copy_stores_the_text_again_only_when_asked(project):
+    project.vmrag("import", "docs/setup.md", "--collection", "kb", "--copy")
+    project.write("docs/setup.md", "# Setup\n\nChanged.\n")
+    assert "Install it." in project.vmrag("show", "kb/docs/setup.md").out
+    project.vmrag("import", "docs/setup.md", "--collection", "kb", "--copy")
+    assert "Changed." in project.vmrag("show", "kb/docs/setup.md").out
+
+
+def test_import_that_is_refused_starts_nothing_without_a_knowledge_base(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path)
+    project = new_project(tmp_path / "repo")
+    commit(project, "begin", **FILES)
+    error = project.vmrag("import", "notes", "--collection", "kb", "--json", code=2).error
+    assert error["code"] == "SOURCE_READ_ONLY"
+    assert not (project.top / ".dolt-version").exists()
+
+
+def test_chroma_and_ingest_tools_store_tracked_files(project):
+    with opened(project) as ws:
+        assert tools.file(ws, "shelf", "README.md").report.status == "indexed"
