@@ -26,7 +26,7 @@ from vmrag_link.settings import Config
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.file import SettingEntry
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings.keys import CORE, KEYS, SECTIONS, Key, Schema
+from vmrag_link.settings.keys import CORE, KEYS, REMOVED, SECTIONS, Key, Schema
 from vmrag_link.settings_docs import documentation, template
 
 __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
@@ -64,6 +64,18 @@ class Loaded(Record, Generic[C], frozen=True):
     machine: frozenset[str] = frozenset()
     agreed: frozenset[str] = frozenset()
     stated_remote: str | None = None
+    removed: Mapping[str, RemovedSetting] = {}
+    """Settings that this version no longer has, by name."""
+
+
+class RemovedSetting(Record, frozen=True):
+    """What a setting says that this version no longer has."""
+
+    value: str
+    place: str
+    """Where the setting is, such as `.vmrag.yaml, line 3`."""
+    hint: str
+    """What replaces the setting."""
 
 
 class Stated(Record, frozen=True):
@@ -111,6 +123,8 @@ def load(
     """
     keys = schema.keys
     warnings = _misspelled(overrides) if schema is CORE else []
+    removed = _find_removed(text, path_label, overrides, environ) if schema is CORE else {}
+    warnings += [f"{setting.place}: {name} was removed. {setting.hint}" for name, setting in removed.items()]
     machine = [_from_environment(environ, keys), _from_git(overrides, keys)]
     found = _from_file(text, path_label, schema) if text else {}
     own = {name: item.value for name, item in found.items() if keys[name].trust_relevant(item.value)}
@@ -127,7 +141,7 @@ def load(
     if isinstance(config, Config):
         _require_overlap(config, found)
     kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
-    return Loaded(config, warnings, frozenset().union(*machine), kept, own.get("remote"))
+    return Loaded(config, warnings, frozenset().union(*machine), kept, own.get("remote"), removed)
 
 
 def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[Stated]:
@@ -225,6 +239,23 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
 
 
+def _find_removed(
+    data: bytes | None, label: str, overrides: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, RemovedSetting]:
+    """Return the removed settings that the environment, git config or the file still has."""
+    entries = {entry.key: entry for entry in settings_file.read(data, label)} if data else {}
+    removed: dict[str, RemovedSetting] = {}
+    for name, hint in REMOVED.items():
+        variable, git_name = env.setting_variable(name), f"{_IN_GIT}.{name.replace('_', '-')}"
+        if (value := env.value(variable, environ)) is not None:
+            removed[name] = RemovedSetting(value, f"environment variable {variable}", hint)
+        elif git_name in overrides:
+            removed[name] = RemovedSetting(overrides[git_name], f"git config {git_name}", hint)
+        elif entry := entries.get(name):
+            removed[name] = RemovedSetting(entry.text or "", f"{label}, line {entry.line}", hint)
+    return removed
+
+
 def _from_file(data: bytes, label: str, schema: Schema) -> dict[str, _Found]:
     found, sections = {}, schema.sections
     entries = settings_file.read(data, label)
@@ -234,6 +265,8 @@ def _from_file(data: bytes, label: str, schema: Schema) -> dict[str, _Found]:
     for entry in entries:
         hint = "Write the keys of a section below it, indented by two spaces."
         place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
+        if schema is CORE and any(entry.key in (name, name.partition(".")[0]) for name in REMOVED):
+            continue
         if entry.key in sections:
             if entry.text:
                 raise _invalid(f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", place)
@@ -266,7 +299,8 @@ def _is_foreign(entry: SettingEntry) -> bool:
     misspelled: toolsets read theirs, and `vmrag doctor` names those that nobody reads.
     """
     name, _, leaf = entry.key.partition(".")
-    if name in (*SECTIONS, *KEYS, _IN_GIT) or (not leaf and entry.text is not None):
+    removed = (key.partition(".")[0] for key in REMOVED)
+    if name in (*SECTIONS, *KEYS, _IN_GIT, *removed) or (not leaf and entry.text is not None):
         return False
     near = nearest(name, SECTIONS)
     return near is None or (f"{near}.{leaf}" not in KEYS and nearest(name, SECTIONS, cutoff=_MISSPELLED) is None)

@@ -246,16 +246,6 @@ class Places(NamedTuple):
         return self.own / "index-failures.json"
 
     @property
-    def seen_files(self) -> Path:
-        """What imported files held when they were last read; derived."""
-        return self.own / "seen-files.json"
-
-    @property
-    def imported(self) -> Path:
-        """The paths of which documents were imported, for the shims; derived."""
-        return self.own / "imported"
-
-    @property
     def workspace_lock(self) -> Path:
         return self.own / "workspace.lock"
 

@@ -116,7 +116,6 @@ WORST: tuple[str, ...] = (
     "NOT_ON_REMOTE",
     "NOT_COMPARABLE",
     "LOSS_ACCEPTED",
-    "STALE_DOCUMENT",
     "MOVED_BACK",
 )
 """The findings of `verify`, by how much is lost."""

@@ -236,22 +236,12 @@ fi
 #                    from, another one for `git commit FILE`. A failure stops the commit. Not fired
 #                    with --no-verify
 # pre-merge-commit   the same, for a merge that is about to be committed
-#   nothing uncommitted, no merge, pin unchanged (one `git status` tells), and no file changed of
-#   which a document was imported (one `git diff` tells, where there are any)
+#   nothing uncommitted, no merge, pin unchanged (one `git status` tells)
 #                    nothing to check; only pre-commit has this gate
 #   all else         Python looks at the pin (`checks.before_commit`), with that index
 COMMIT_GATE = r"""
-imported() { # Does this commit change files of which documents were imported?
-    [ -s "$dir/vmrag/imported" ] || return 1
-    set --
-    while IFS= read -r line; do
-        set -- "$@" "$line"
-    done <"$dir/vmrag/imported"
-    git --literal-pathspecs --no-optional-locks diff --cached --quiet --no-ext-diff --ignore-submodules -- "$@" 2>/dev/null
-    [ $? = 1 ]
-}
 if [ ! -e "$common/vmrag/kb/uncommitted" ] && [ ! -e "$dir/MERGE_HEAD" ] &&
-    [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ] && ! imported; then
+    [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ]; then
     exit 0 # nothing of ours goes into this commit, or should
 fi
 set -- "${GIT_INDEX_FILE-}"
@@ -264,8 +254,7 @@ set -- "${GIT_INDEX_FILE-}"
 #            Python looks: refs go away at the other side that no line names
 #   a ref below refs/vmrag/ or refs/remotes/, or a branch whose name begins with vmrag
 #            Python looks: it may be ours, or a copy of one
-#   only deletions, or no commit that comes or goes touches the pin, or a file of which a document
-#   was imported (one `git rev-list` tells)
+#   only deletions, or no commit that comes or goes touches the pin (one `git rev-list` tells)
 #            nothing to check
 #   no knowledge base, and no pin that is new: one of a commit that no remote-tracking branch has
 #            nothing to check
@@ -301,14 +290,8 @@ moved=$(moves <<END
 $input
 END
 ) || moved=unknown # some shells write this to a file first
-touching() { # One commit that comes or goes, and touches what we look at
-    set -- .dolt-version
-    if [ -f "$dir/vmrag/imported" ]; then
-        while IFS= read -r line; do
-            set -- "$@" "$line"
-        done <"$dir/vmrag/imported"
-    fi
-    exec git --literal-pathspecs rev-list -1 --full-history --ignore-missing --stdin -- "$@" 2>/dev/null <<END
+touching() { # One commit that comes or goes, and touches the pin
+    exec git rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version 2>/dev/null <<END
 $moved
 END
 }

@@ -13,7 +13,7 @@ from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
 from vmrag_link.git.hook_config import DRY, SYNCING
 
-VERSION = 9
+VERSION = 10
 
 STANDS_BACK = 9
 """From this version on a shim does nothing where git has run the hook from its configuration."""

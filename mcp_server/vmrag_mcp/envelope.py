@@ -157,16 +157,16 @@ def success(
     *,
     most: int | None = None,
     offset: int | None = None,
-    stale: Sequence[str] = (),
+    copies: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A tool's result, the knowledge that it comes from, if any, and the warnings, if there are
-    any; about `most` characters long. `offset`: of the page, where the tool has pages. `stale`:
+    any; about `most` characters long. `offset`: of the page, where the tool has pages. `copies`:
     as `KbAnswer`.
     """
     fields = _with_lists(msgspec.to_builtins(result))
     answer = {"success": True, **(fields.pop("report") if isinstance(result, ToolAnswer) else {}), **fields}
     if kb:
-        answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, stale=stale))
+        answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, copies=copies))
     if most is not None and (left := cut(answer, most)):
         answer["left_out"] = left
         if "has_more" in answer:

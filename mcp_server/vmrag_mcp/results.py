@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
 
 Where = Meta(description="in_sync is false, or the tool shows the status")
-Stale = Meta(description="documents of this answer whose files were changed since they were imported")
+Copies = Meta(description="documents of this answer that are copies of files which git tracks")
 OfFiles = Meta(description="files of the tree can answer, too")
 Some = Meta(description="there are any; at most 20")
 Unversioned = Meta(description="false: no revision, what this machine alone holds (system.versioned)")
@@ -76,7 +76,6 @@ class SourcesAnswer(Record, frozen=True):
     missing: Annotated[list[str] | UnsetType, Some] = UNSET
     failed: Annotated[list[str] | UnsetType, Some] = UNSET
     unavailable: Annotated[dict[str, str] | UnsetType, Meta(description="not all collections can be read")] = UNSET
-    shadowed: Annotated[list[str] | UnsetType, Some] = UNSET
 
     @classmethod
     def of(cls, found: SourceBlock) -> SourcesAnswer:
@@ -90,7 +89,6 @@ class SourcesAnswer(Record, frozen=True):
             missing=_some(found.missing),
             failed=_some(found.failed),
             unavailable=dict(found.unavailable) or UNSET,
-            shadowed=_some(found.shadowed),
         )
 
 
@@ -108,14 +106,14 @@ class KbAnswer(Record, frozen=True):
     worktree: Annotated[str | UnsetType, Where] = UNSET
     git_head: Annotated[str | UnsetType | None, Where] = UNSET
     versioned: Annotated[bool | UnsetType, Unversioned] = UNSET
-    stale: Annotated[list[str] | UnsetType, Stale] = UNSET
+    copies: Annotated[list[str] | UnsetType, Copies] = UNSET
     sources: Annotated[SourcesAnswer | UnsetType, OfFiles] = UNSET
 
     @classmethod
-    def of(cls, kb: KbBlock, *, whole: bool, stale: Sequence[str] = ()) -> KbAnswer:
-        versioned, outdated = UNSET if kb.versioned else False, list(stale) or UNSET
+    def of(cls, kb: KbBlock, *, whole: bool, copies: Sequence[str] = ()) -> KbAnswer:
+        versioned, stored = UNSET if kb.versioned else False, list(copies) or UNSET
         files = SourcesAnswer.of(kb.sources) if kb.sources else UNSET
-        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, stale=outdated, sources=files)
+        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, copies=stored, sources=files)
         return structs.replace(short, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else short
 
 

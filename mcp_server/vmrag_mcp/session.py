@@ -197,21 +197,20 @@ class Call:
             self.warn("NOT_SET_UP", NOT_SET_UP)
         return at.kb
 
-    def stale(self) -> list[str]:
-        """Which of the documents that the answer shows say what their files said before."""
-        if self._standing is None or not self._standing.kb.versioned:
+    def find_copies(self) -> list[str]:
+        """Return the documents that the answer shows and that are copies of tracked files."""
+        if self._standing is None or not (self._standing.kb.versioned and self._standing.kb.in_sync):
             return []
         files = self._standing.kb.sources
         quoted = [each for each in self._quoted if files is None or each[0] not in files.collections]
         if not quoted:
             return []
-        from vmrag_link.ops.documents import stale
+        from vmrag_link.ops.documents import copies
 
-        found = stale.report(self.ws, stale.among(self.ws, self._standing.at, quoted))
-        if found is None:
-            return []
-        self.warn(stale.CODE, found.sentence)
-        return [f"{each.collection}/{each.doc_id}" for each in found.documents]
+        stored = copies.find_copies_by_name(self.ws, self._standing.at, quoted)
+        if stored:
+            self.warn(copies.CODE, copies.form_sentence(stored, command=False))
+        return [f"{copy.collection}/{copy.doc_id}" for copy in stored]
 
     def all_warnings(self) -> list[ToolWarning]:
         """What the operations had to tell a person is among them."""
@@ -319,9 +318,9 @@ class Session:
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()
-            kb, stale = call.kb(), call.stale()
+            kb, copies = call.kb(), call.find_copies()
             most, offset = self.behaviour.page_chars, keywords.get("offset")
-            return envelope.success(result, kb, call.all_warnings(), most=most, offset=offset, stale=stale)
+            return envelope.success(result, kb, call.all_warnings(), most=most, offset=offset, copies=copies)
 
     @contextlib.contextmanager
     def call(

@@ -24,11 +24,11 @@ A release is deployed on Tuesdays, after the tests have run.
 Ask Ada for the key of the server.
 """
 BACKUPS = "# Backups\n\nBackups are kept for thirty days. Restoring one takes an hour.\n"
-FILES = {"docs/deploying.md": DEPLOYING, "docs/backups.md": BACKUPS}
+FILES = {"wiki/deploying.md": DEPLOYING, "wiki/backups.md": BACKUPS}
 
 PARTS = {
     "begin": (
-        "vmrag import docs --collection ops --base docs",
+        "vmrag import wiki --collection ops --base wiki",
         'vmrag commit -m "How we run it"',
         'git commit -qam "How we run it"',
     ),
@@ -39,8 +39,8 @@ PARTS = {
     ),
     "change": (
         "git switch -qc thursdays",
-        "sed -i s/Tuesdays/Thursdays/ docs/deploying.md",
-        "vmrag import",
+        "sed -i s/Tuesdays/Thursdays/ wiki/deploying.md",
+        "vmrag import wiki --collection ops",
         "vmrag status",
         "vmrag diff",
     ),
@@ -73,7 +73,9 @@ PARTS = {
 
 def page() -> str:
     """docs/daily-loop.md with what the program prints today."""
-    with pages.newcomer(FILES) as project:
+    with pages.newcomer({}) as project:
+        for name, content in FILES.items():
+            project.write(name, content)
         printed = {mark: "".join(f"$ {step}\n{_run(project, step)}" for step in steps) for mark, steps in PARTS.items()}
     text = re.sub(pages.TIME, "2026-01-31T12:00:00Z", _BETWEEN.join(printed.values()))
     steady = pages.steady(text).split(_BETWEEN)

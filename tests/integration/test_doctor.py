@@ -605,10 +605,6 @@ def local_index_truncated(project: Project) -> None:
     os.truncate(index / "view", 10)
 
 
-def list_of_imported_files_emptied(project: Project) -> None:
-    (project.own / "imported").write_bytes(b"")
-
-
 def open_to_others(project: Project) -> None:
     project.shared.chmod(0o755)
 
@@ -679,7 +675,6 @@ BROKEN = [
     Broken(remote_copy_with_a_flipped_bit, "REMOTE_COPY_DAMAGED", "warning"),
     Broken(index_of_sources_truncated, "SOURCES_DAMAGED", "warning"),
     Broken(local_index_truncated, "LOCAL_INDEX_DAMAGED", "warning"),
-    Broken(list_of_imported_files_emptied, "IMPORTED_LIST", "warning"),
     Broken(embeddings_foreign, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(embeddings_damaged, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(truncated_spare, "SNAPSHOT_DAMAGED", "warning"),

@@ -157,3 +157,60 @@ def test_import_that_is_refused_starts_nothing_without_a_knowledge_base(tmp_path
 def test_chroma_and_ingest_tools_store_tracked_files(project):
     with opened(project) as ws:
         assert tools.file(ws, "shelf", "README.md").report.status == "indexed"
+
+
+def test_import_and_answers_run_no_program_of_the_repository(project, tmp_path):
+    project.vmrag("import", "docs", "--collection", "kb", "--copy")
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran'\ncat\n")
+    program.chmod(0o755)
+    project.write(".gitattributes", "*.md filter=x diff=x\n")
+    for name in ("filter.x.clean", "filter.x.smudge", "diff.x.command", "diff.x.textconv"):
+        project.git("config", name, str(program))
+    project.write("docs/setup.md", "# Setup\n\nChanged.\n")
+    (tmp_path / "ran").unlink(missing_ok=True)
+    project.vmrag("import", "docs", "--collection", "kb", code=None)
+    project.vmrag("query", "install")
+    project.vmrag("status")
+    assert not (tmp_path / "ran").exists()
+
+
+# -- removed forms of commands, and a removed setting
+
+
+@pytest.mark.parametrize("options", [(), ("--prune",), ("--collection", "kb")])
+def test_import_without_a_path_names_the_replacement(project, options):
+    result = project.vmrag("import", *options, code=2)
+    assert "missing argument PATH" in result.err
+    assert "hint: vmrag import PATH --collection NAME" in result.err
+
+
+def test_commit_all_names_the_replacement(project):
+    result = project.vmrag("commit", "-a", "-m", "all", code=2)
+    assert "'vmrag commit -a' was removed" in result.err
+    assert "hint: vmrag commit -m all" in result.err
+
+
+@pytest.mark.parametrize("place", ["file", "environment", "git"])
+@pytest.mark.parametrize("value", ["warn", "fail"])
+def test_on_stale_names_its_replacement_and_fails_verify(project, place, value):
+    env = {}
+    if place == "file":
+        project.write(".vmrag.yaml", f"embedding:\n  model: hash\nimport:\n  on_stale: {value}\n")
+    elif place == "git":
+        project.git("config", "vmrag.import.on-stale", value)
+    else:
+        env = {"VMRAG_IMPORT_ON_STALE": value}
+    warning = project.vmrag("list", env=env).err
+    assert "import.on_stale was removed." in warning
+    assert "vmrag sources dedupe" in warning
+    project.git("add", "-A")
+    project.git("commit", "-qm", "settings")
+    result = project.vmrag("verify", code=2 if value == "fail" else 0, env=env)
+    assert ("import.on_stale was removed, and 'vmrag verify'" in result.err) == (value == "fail")
+    assert "Delete the setting" in project.vmrag("doctor", code=None, env=env).out
+
+
+def test_other_keys_of_the_removed_section_are_unknown(project):
+    project.write(".vmrag.yaml", "import:\n  on_stael: fail\n")
+    assert "on_stael" in project.vmrag("list", code=2).err

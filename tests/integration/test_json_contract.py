@@ -14,7 +14,6 @@ import pytest
 from tests.support import dolt, terminal
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
-from vmrag_link.ops.documents.update import DocumentUpdate, update
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -41,11 +40,7 @@ KIND = re.compile("added|modified|removed")
 CHANGED = {
     "documents": [{"collection": str, "doc_id": str, "title": str, "kind": KIND}],
     "collections": [{"name": str, "kind": KIND}],
-    "files": {
-        "files": [{"collection": str, "path": str, "doc_id": str, "kind": KIND, "stale": bool}],
-        "commands": [str],
-        "unknown": int,
-    },
+    "copies": [{"collection": str, "doc_id": str, "path": str}],
     "unpushed": ({"remote": str, "revisions": (int, None), "problem": str}, None),
 }
 STATUS = {
@@ -138,7 +133,7 @@ QUERY = {
         }
     ],
     "notes": [str],
-    "stale": ({"documents": [{"collection": str, "doc_id": str, "path": str}], "message": str, "hint": str}, None),
+    "copies": [{"collection": str, "doc_id": str, "path": str}],
     "kb": {
         "worktree": str,
         "git_head": (HASH, None),
@@ -170,7 +165,7 @@ PACKED = {
     "budget": int,
     "tokens": int,
     "left_out": int,
-    **{key: QUERY[key] for key in ("notes", "stale", "kb")},
+    **{key: QUERY[key] for key in ("notes", "copies", "kb")},
 }
 GREP = {
     "documents": [
@@ -474,16 +469,6 @@ IMPORT = {
     "left_out": [str],
     "ignored": [str],
     "hint": str,
-}
-FILES = [{"collection": str, "path": str, "doc_id": str, "kind": KIND, "stale": bool}]
-KNOWN_FILES = {
-    "collections": [IMPORT],
-    "edited": FILES,
-    "private": FILES,
-    "new": FILES,
-    "commands": [str],
-    "elsewhere": [str],
-    "not_checked_out": [str],
 }
 BRANCH = {"branches": [{"name": str, "revision": HASH, "dirty": bool, "code_branch": (str, None), "current": bool}]}
 SWITCH = {"code_branch": str, "branch": (str, None), "pin": PIN, "staged": bool, "notes": [str]}
@@ -839,18 +824,6 @@ def test_import_with_all_that_it_can_say(project):
     assert report["skipped"] == []
     report = project.ask("import", "more", "--collection", "more")
     assert (report["left_out"], len(report["skipped"])) == (["more/ignored.md"], 1)
-
-
-def test_import_of_known_files_and_commit_of_all(project):
-    with terminal.opened(project) as ws:
-        update(ws, "handbook", [DocumentUpdate("setup.md", text="Edited.")])
-    for name in ("setup.md", "rest.md", "new.md"):
-        project.write(f"docs/{name}", "# Changed\n")
-    report = project.ask("import")
-    assert mismatch(report, KNOWN_FILES) == ""
-    assert (len(report["edited"]), len(report["new"]), len(report["commands"])) == (1, 1, 1)
-    report = project.ask("commit", "-a", "-m", "all")
-    assert mismatch(report, COMMIT | {"files": KNOWN_FILES}) == ""
 
 
 def test_pin_and_init_where_nothing_was_pinned(project):

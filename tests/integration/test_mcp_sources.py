@@ -263,13 +263,15 @@ def imported(notes_project: Project) -> Tools:
     return Tools(notes_project.top)
 
 
-def test_a_file_that_was_imported_answers_once_and_the_answer_says_so(imported):
+def test_answer_with_a_stored_copy_warns(imported):
     answer = imported("chroma_query_documents", query_texts=["rollback script"], n_results=20)
-    assert {each["collection"] for each in answer["results"][0]["matches"]} == {"code", "docs", "notes"}
-    assert "SOURCE_SHADOWS" in warned(answer)
-    [shadowed] = answer["kb"]["sources"]["shadowed"]
-    assert imported("get_document", doc_id=shadowed.removeprefix("handbook/"))["library"] in ("docs", "handbook")
-    assert imported("get_document", doc_id="docs/deploy.md")["library"] == "docs"
+    matches = answer["results"][0]["matches"]
+    assert {match["collection"] for match in matches} == {"code", "docs", "handbook", "notes"}
+    assert "STORED_COPIES" in warned(answer)
+    [copy] = answer["kb"]["copies"]
+    assert copy == "handbook/docs/deploy.md"
+    [warning] = [warning for warning in answer["warnings"] if warning["code"] == "STORED_COPIES"]
+    assert warning["message"] == "1 stored copy of a tracked file may be outdated."
 
 
 def test_who_asks_for_the_stored_collection_gets_what_is_stored(imported):

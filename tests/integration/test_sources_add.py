@@ -77,7 +77,7 @@ def test_sources_add_leaves_unstaged_changes_to_the_user(project):
         (["manual.pdf"], "no source of the kind 'document' can read manual.pdf", "vmrag import manual.pdf"),
         (["docs", "--collection", "a/b"], "'a/b' cannot name a collection", "--collection a-b"),
         ([], "missing argument PATH.", "vmrag sources add docs/"),
-        (["docs", "--dry-run"], "'vmrag sources add' takes no --dry-run.", "vmrag sources adopt"),
+        (["docs", "--dry-run"], "'vmrag sources add' takes no --dry-run.", "vmrag sources dedupe"),
     ],
 )
 def test_sources_add_refuses_with_a_hint(project, arguments, message, hint):
@@ -117,7 +117,7 @@ def test_sources_add_takes_the_name_of_a_stored_collection(project):
     project.vmrag("commit", "-m", "handbook")
     result = project.vmrag("sources", "add", "docs", "--collection", "handbook")
     assert "The stored collection handbook answers until its copies are removed." in result.out
-    assert project.ask("sources", "adopt")["collections"] == ["handbook"]
+    assert project.ask("sources", "dedupe")["collections"] == ["handbook"]
 
 
 # -- import --copy

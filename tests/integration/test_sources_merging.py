@@ -31,7 +31,7 @@ def branch_off(project: Project) -> None:
     project.vmrag("sync")
     project.git("switch", "-qc", "adopted")
     project.write(".vmrag.yaml", SOURCES)
-    project.vmrag("sources", "adopt")
+    project.vmrag("sources", "dedupe")
     project.git("commit", "-qam", "adopted")
 
 
@@ -94,7 +94,7 @@ def test_a_whole_collection_that_became_a_source_conflicts_with_no_change_of_its
     project.git("switch", "-q", "main")
     project.vmrag("sync")
     project.write(".vmrag.yaml", SOURCES.replace("files", "guide"))
-    assert project.ask("sources", "adopt")["collections"] == ["guide"]
+    assert project.ask("sources", "dedupe")["collections"] == ["guide"]
     project.git("commit", "-qam", "guide is a source")
     project.git("merge", "-q", "--no-edit", "other")
     project.vmrag("sync")

@@ -100,7 +100,7 @@ def test_a_collection_that_is_stored_is_said_to_be_in_the_way(project):
     project.record("stored")
     configured(project)
     docs = by_name(project.ask("sources"))["docs"]
-    assert docs["hint"] == "vmrag sources adopt"
+    assert docs["hint"] == "vmrag sources dedupe"
     assert "not read" in project.vmrag("sources").out
 
 

@@ -263,29 +263,6 @@ def test_a_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
     assert project.ask(*asked)["results"] == before
 
 
-def test_the_stored_document_of_a_file_is_left_out_and_said_so(project):
-    project.write(".vmrag.yaml", "embedding:\n  model: hash\n")
-    project.vmrag("init", "--knowledge-base", "--no-sources")
-    project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
-    project.put("why.md", "Why the port is what it is.")
-    project.vmrag("commit", "-m", "imported")
-    project.write(".vmrag.yaml", SETTINGS)
-    found = project.ask("query", "port", "-k", "10")
-    assert {(each["collection"], each["doc_id"]) for each in found["results"]} >= {
-        ("docs", "docs/setup.md"),
-        ("handbook", "why.md"),
-    }
-    assert ("handbook", "setup.md") not in {(each["collection"], each["doc_id"]) for each in found["results"]}
-    assert found["kb"]["sources"]["shadowed"] == ["handbook/setup.md"]
-    assert "vmrag sources adopt" in project.vmrag("query", "port").out
-    grepped = project.ask("grep", "port")
-    assert [each["collection"] for each in grepped["documents"]] == ["docs", "handbook"]
-    assert grepped["kb"]["sources"]["shadowed"] == ["handbook/setup.md"]
-    for mode in ("keyword", "vector"):
-        hits = project.ask("query", "port", "-k", "10", "--mode", mode)["results"]
-        assert ("handbook", "setup.md") not in {(each["collection"], each["doc_id"]) for each in hits}
-
-
 def test_a_collection_is_stored_or_derived(project):
     initialised(project)
     done = project.vmrag("add", "-", "--collection", "docs", "--id", "x.md", "--json", code=2, stdin="text")

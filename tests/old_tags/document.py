@@ -16,7 +16,7 @@ STORIES = {
     "release": (
         "git switch -qc knowledge/v1 v1",
         "vmrag init --empty",
-        "vmrag import docs --collection handbook",
+        "vmrag import docs --collection handbook --copy",
         'vmrag commit -m "The handbook of release 1"',
         'git commit -qm "Pin the knowledge of release 1"',
         "git tag v1-knowledge",

@@ -43,9 +43,9 @@ class Tools:
         assert result["message"]
         where = {"worktree", "git_head"} & result["kb"].keys()
         unversioned = {"versioned": False} if "versioned" in result["kb"] else {}  # of this machine alone
-        outdated, files = {"stale"} & result["kb"].keys(), {"sources"} & result["kb"].keys()
+        outdated, files = {"copies"} & result["kb"].keys(), {"sources"} & result["kb"].keys()
         assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where - outdated - files
-        assert bool(outdated) == any(each["code"] == "STALE_DOCUMENT" for each in result.get("warnings", ()))
+        assert bool(outdated) == any(each["code"] == "STORED_COPIES" for each in result.get("warnings", ()))
         assert result["kb"].items() >= unversioned.items()
         of_status = "sync_state" in result or name == "status"
         assert len(where) == (0 if result["kb"]["in_sync"] and not of_status else 2)

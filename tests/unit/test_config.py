@@ -113,7 +113,6 @@ def test_the_defaults_are_these():
             "require_confirm": True,
             "page_chars": 80_000,
         },
-        "import": {"on_stale": "warn"},
         "ingest": {
             "max_bytes": 50_000_000,
             "timeout_s": 10,

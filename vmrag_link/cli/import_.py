@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,15 +12,11 @@ from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
-from vmrag_link.documents.importing import Skipped
-from vmrag_link.documents.seen_files import FileSelection
-from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted, shortened
+from vmrag_link.documents.importing import FileSelection, Skipped
+from vmrag_link.errors import UsageInvalid, enumerated, plural, quoted, shortened
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import import_files, leaving_out
 from vmrag_link.ops.documents.import_reports import ImportReport
-
-if TYPE_CHECKING:
-    from vmrag_link.ops.documents.import_reports import KnownFilesReport
 
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
@@ -58,7 +54,7 @@ class ImportRequest(Record, frozen=True):
     metavar="DIR",
     help="With --collection: the folder from which ids count, from now on; by default the repository's root.",
 )
-@click.option("--prune", is_flag=True, help="Remove the documents whose file is gone: of the folders named, or of all.")
+@click.option("--prune", is_flag=True, help="Remove the documents whose file is gone from the folders.")
 @click.option(
     "--replace",
     is_flag=True,
@@ -121,27 +117,16 @@ def command(
     With --sitemap: pages of the sitemap's own host, as its robots.txt allows. 'vmrag refresh' asks
     for them again.
 
-    With nothing named: every file of which there is a document is read again, in all collections
-    or in --collection, and taken where it was changed and its document was not. Renamed files keep
-    their documents. Files that are gone are named, and --prune removes their documents; what a
-    sparse checkout hides is not gone. New files, and those whose document was edited, are named.
+    Files that git tracks in this repository, and that a source can read, are not stored: 'vmrag
+    sources add PATH' makes them documents of each commit. --copy stores them.
 
     The documents can be found at once; 'vmrag commit' pins them.
     """
     if not sources:
-        needing: dict[str, object] = {
-            "--library": library_name is not None,
-            "--base": base is not None,
-            "--replace": replace,
-            "--exclude": exclude,
-            "--include-ignored": include_ignored,
-            "--include-generated": include_generated,
-            "--copy": copy,
-            "--metadata": metadata is not None,
-            "--sitemap": of_site,
-            "--most": most is not None,
-        }
-        return _known_files(invocation, needing, collection, prune=prune)
+        raise UsageInvalid(
+            "missing argument PATH: 'vmrag import' no longer reads all known files again.",
+            hint="vmrag import PATH --collection NAME   (files that git tracks need no import: vmrag sources add PATH)",
+        )
     urls = [source for source in sources if "://" in source]
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if most is not None and not of_site:
@@ -186,48 +171,6 @@ def _object(metadata: str | None) -> Mapping[str, Any] | None:
     from vmrag_link.cli.texts import metadata_object  # few imports give some
 
     return metadata_object(metadata)
-
-
-def _known_files(invocation: Invocation, needing: Mapping[str, object], collection: str | None, *, prune: bool) -> int:
-    """`needing`: options that say something of what is named, and whether they are given."""
-    if given := [name for name, value in needing.items() if value]:
-        raise UsageInvalid(
-            f"{given[0]} needs a file, a folder or a URL.",
-            hint=f"vmrag import FILE {given[0]} …; without it, files of which there are documents are read again.",
-        )
-    from vmrag_link.ops.documents import known_files
-
-    with invocation.workspace() as ws:
-        report = known_files.read_again(ws, collection=collection, prune="gone" if prune else "nothing")
-    lines = [*known_lines(report, invocation)]
-    invocation.emit(report, [*(lines or ["Every document is as its file."]), *end_lines(report.pending, report.branch)])
-    return 0
-
-
-def known_lines(report: KnownFilesReport, invocation: Invocation) -> Iterator[str]:
-    """What became of the documents of known files; nothing where there is nothing to say."""
-    for each in report.collections:
-        if each.changes.total:
-            yield f"{each.collection}: {described(each.changes)}, {each.unchanged} unchanged"
-        yield from _of_renamed(each)
-        yield from _of_documents(each)
-        yield from skipped_lines(each.skipped, invocation)
-    not_taken = {
-        "Edited in the knowledge base, so not taken from": report.edited,
-        "Not taken without being named, because git ignores it or it is hidden": report.private,
-        "New, and not imported": report.new,
-    }
-    for what, found in not_taken.items():
-        if found:
-            yield f"{what}: {first_of([each.path for each in found], SHOWN)}"
-    yield from (f"  to take: {each}" for each in report.commands)
-    for name in report.elsewhere:
-        yield (
-            f"Not looked at: the files of {name}, which are in a folder that is not here. "
-            f"If it is elsewhere: vmrag import DIR --collection {quoted(name)} --base DIR"
-        )
-    if report.not_checked_out and invocation.verbosity > 0:
-        yield f"Not in this work tree, though git has them: {first_of(report.not_checked_out, SHOWN)}"
 
 
 def _of_renamed(report: ImportReport) -> Iterator[str]:

@@ -11,7 +11,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.paths import PIN_NAME
 
 if TYPE_CHECKING:
@@ -30,29 +30,27 @@ if TYPE_CHECKING:
     "--all",
     "all_files",
     is_flag=True,
-    help="First read changed files again, and remove the documents of files that git deleted.",
+    hidden=True,
+    help="Removed.",
 )
 @click.option("--author", help="'Name <email>', or one of both; by default git's.")
 def commit(invocation: Invocation, *, message: str, all_files: bool, author: str | None) -> int:
     """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
     it for 'git commit'.
 
-    With -a, as 'git commit -a' does it with files: what 'vmrag import' would take of changed files
-    goes into the same revision, and documents go whose file git deleted or does not track any more,
-    unless they were edited. New files are not imported.
+    Files of sources are documents of the git commit, and need none of this.
     """
     from vmrag_link.ops.branches import commit as operation
 
+    if all_files:
+        raise UsageInvalid(
+            "'vmrag commit -a' was removed: stored documents do not follow their files.",
+            hint=f"vmrag commit -m {quoted(message)}   (to let files answer: vmrag sources add PATH)",
+        )
     with invocation.workspace() as ws:
-        run = operation.commit_all if all_files else operation.commit
-        report = run(ws, message, author=author)
+        report = operation.commit(ws, message, author=author)
         invocation.warn_of_hooks(ws)
-    lines: list[str] = []
-    if report.files:
-        from vmrag_link.cli.import_ import known_lines  # with libraries and pages of the web
-
-        lines += known_lines(report.files, invocation)
-    lines += [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
+    lines = [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
     if report.pin is None:
         lines.append("Not pinned (auto_pin is off). Next: vmrag pin")
     elif report.staged:

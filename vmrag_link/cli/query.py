@@ -16,6 +16,7 @@ from vmrag_link.cli.base import Invocation, headline, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.index.keywords import matches
+from vmrag_link.ops.documents.copies import form_sentence
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.index import passages as operation
@@ -196,8 +197,8 @@ def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableSt
 def _passages_answer(
     invocation: Invocation, ws: Workspace, report: PassageReport | PackedReport, lines: Iterator[str]
 ) -> ShownAnswer:
-    outdated = [report.stale.sentence] if report.stale else []
-    notes = [*report.notes, *outdated, *provenance.source_warnings(report.kb)]
+    copies = [form_sentence(report.copies)] if report.copies else []
+    notes = [*report.notes, *copies, *provenance.source_warnings(report.kb)]
     hint = "" if invocation.as_json or invocation.verbosity < 0 else how_to_keep(ws, report.kb)
     return ShownAnswer(report, lines, notes, hint)
 

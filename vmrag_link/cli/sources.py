@@ -11,7 +11,7 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
-from vmrag_link.ops.branches.adopt_sources import Adoption, adopt
+from vmrag_link.ops.branches.dedupe_sources import Deduplication, dedupe_sources
 from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, sources_report
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 
@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 NAMED = 5
+NO_COPIES = "No stored document is a copy of a file that a source reads."
 
 
 @vmrag_command("sources")
-@click.argument("action", type=click.Choice(["show", "add", "adopt"]), default="show")
+@click.argument(
+    "action", type=click.Choice(["show", "add", "dedupe", "adopt"]), metavar="[show|add|dedupe]", default="show"
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "--collection", metavar="NAME", help="add: the source to add the paths to. Default: the first one of the kind."
 )
 @click.option("--kind", type=click.Choice(["document", "code"]), help="add: what the files are. Default: document.")
 @click.option("--at", "ref", metavar="REF", help="show: the sources and files of this commit.")
-@click.option("-n", "--dry-run", is_flag=True, help="adopt: only list what would be removed.")
+@click.option("-n", "--dry-run", is_flag=True, help="dedupe: only list what would be removed.")
 def command(
     invocation: Invocation,
     *,
@@ -51,18 +54,20 @@ def command(
     'vmrag sources add docs/ --collection handbook' or 'vmrag sources add src/ --kind code'. It
     edits 'sources:' in .vmrag.yaml and keeps everything else in the file.
 
-    'vmrag sources adopt' removes stored documents that were imported from these files, so that a
-    file is a document once. The removal is committed, unless something else is not: then 'vmrag
-    commit' takes both.
+    'vmrag sources dedupe' removes stored copies of these files, so that a file is a document once.
+    The removal is committed, unless other documents are uncommitted: then 'vmrag commit' commits
+    both. Golden queries get the new names of documents.
     """
     _require_options(
         action,
         {
             "add": {"PATH": paths, "--collection": collection, "--kind": kind},
             "show": {"--at": ref},
-            "adopt": {"--dry-run": dry_run},
+            "dedupe": {"--dry-run": dry_run},
         },
     )
+    if action == "adopt":
+        raise UsageInvalid("'vmrag sources adopt' is now called 'vmrag sources dedupe'.", hint="vmrag sources dedupe")
     if action == "add" and not paths:
         raise UsageInvalid("missing argument PATH.", hint="vmrag sources add docs/")
     with invocation.workspace() as ws:
@@ -72,12 +77,12 @@ def command(
             addition = add_source(ws, invocation.directory, paths, collection=collection, kind=kind)
             invocation.emit(addition, _addition_lines(addition))
             return
-        if action == "adopt":
-            adoption = adopt(ws, dry_run=dry_run)
-            invocation.emit(adoption, _listed(adoption) if dry_run else _adopted(adoption))
+        if action == "dedupe":
+            report = dedupe_sources(ws, dry_run=dry_run)
+            invocation.emit(report, _dry_run_lines(report) if dry_run else _dedupe_lines(report))
         else:
-            report = sources_report(ws, ref=ref)
-            invocation.emit(report, _lines(report, None if invocation.verbosity > 0 else SHOWN, ref))
+            shown = sources_report(ws, ref=ref)
+            invocation.emit(shown, _lines(shown, None if invocation.verbosity > 0 else SHOWN, ref))
 
 
 def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -> None:
@@ -99,7 +104,7 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
     if addition.unavailable:
         yield f"warning: {name} cannot be read here: {addition.unavailable}"
     if addition.stored:
-        yield f"The stored collection {name} answers until its copies are removed. Next: vmrag sources adopt"
+        yield f"The stored collection {name} answers until its copies are removed. Next: vmrag sources dedupe"
     elif not addition.staged:
         yield f"Next: git add {CONFIG_NAME}"
     elif addition.paths:
@@ -124,14 +129,10 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
         yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
     yield from _left_out(report.left_out, most)
-    if report.shadowed:
-        yield f"Stored, too, and not asked: {first_of(report.shadowed, NAMED)}"
     yield from _next(report)
 
 
 def _next(report: SourcesReport) -> Iterator[str]:
-    if report.shadowed and not report.proposed:  # else they are what other commits store
-        yield "hint: vmrag sources adopt"
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
         yield from _indented(report.proposal)
@@ -191,49 +192,52 @@ def _indented(text: str) -> Iterator[str]:
     yield from (f"  {line}" for line in text.splitlines())
 
 
-def _listed(found: Adoption) -> Iterator[str]:
-    differing = set(found.differing)
-    for each in found.documents:
-        yield f"rm {each}{'  (says something else than its file)' if each in differing else ''}"
-    yield from (f"rm {each}/ (the collection)" for each in found.collections)
-    if not found.documents and not found.collections:
-        yield "No stored document came from a file that is one."
-    yield from _occupied(found)
+def _dry_run_lines(report: Deduplication) -> Iterator[str]:
+    differing = set(report.differing)
+    for name in report.documents:
+        yield f"rm {name}{'  (differs from its file)' if name in differing else ''}"
+    yield from (f"rm {name}/ (the collection)" for name in report.collections)
+    if not report.documents and not report.collections:
+        yield NO_COPIES
+    yield from _remaining_lines(report)
 
 
-def _adopted(found: Adoption) -> Iterator[str]:
-    if not found.documents and not found.collections:
-        yield "No stored document came from a file that is one."
+def _dedupe_lines(report: Deduplication) -> Iterator[str]:
+    if not report.documents and not report.collections:
+        yield NO_COPIES
     else:
-        number = len(found.documents)
-        yield f"{plural(number, 'stored document')} removed: their files answer"
-    if found.collections:
-        noun = "collection" if len(found.collections) == 1 else "collections"
-        yield f"The stored {noun} {enumerated(found.collections)} went with them"
-    if found.differing:
-        yield f"Other texts than the files have: {first_of(list(map(str, found.differing)), NAMED)}"
-        if found.commit:
-            yield f"  to see one as it was: vmrag show {found.commit.parent[:12]}:{quoted(str(found.differing[0]))}"
-    if found.kept:
-        names = " ".join(quoted(str(each)) for each in found.unsaved[:NAMED])
-        yield kept_line(len(found.unsaved), f"vmrag restore --source {found.kept[:12]} {names}")
-    yield from _occupied(found)
-    if found.commit:
-        yield f"Committed as {found.commit.revision[:7]}"
-        if found.commit.pending:
-            yield f"warning: {found.commit.pending}"
-        if found.commit.pin:
-            files = [] if found.commit.staged else [PIN_NAME]
-            files += [CONFIG_NAME] if found.unstaged else []
-            add = f"git add {' '.join(files)} && " if files else ""
+        yield f"Removed {plural(len(report.documents), 'stored copy')}: their files answer."
+    if report.collections:
+        noun = "collection" if len(report.collections) == 1 else "collections"
+        yield f"Removed the stored {noun} {enumerated(report.collections)}."
+    if report.differing:
+        yield f"Other texts than the files have: {first_of(list(map(str, report.differing)), NAMED)}"
+        if report.commit:
+            name = quoted(str(report.differing[0]))
+            yield f"  to see one as it was: vmrag show {report.commit.parent[:12]}:{name}"
+    if report.kept:
+        names = " ".join(quoted(str(name)) for name in report.unsaved[:NAMED])
+        yield kept_line(len(report.unsaved), f"vmrag restore --source {report.kept[:12]} {names}")
+    yield from _remaining_lines(report)
+    if report.commit:
+        yield f"Committed as {report.commit.revision[:7]}"
+        if report.commit.pending:
+            yield f"warning: {report.commit.pending}"
+        if report.commit.pin:
+            files = [] if report.commit.staged else [PIN_NAME]
+            add = f"git add {' '.join([*files, *report.unstaged])} && " if files or report.unstaged else ""
             yield f'Next: {add}git commit -m "…"'
-    elif found.uncommitted:
+    elif report.uncommitted:
         yield NEXT_COMMIT
 
 
-def _occupied(found: Adoption) -> Iterator[str]:
-    for name, number in found.occupied.items():
+def _remaining_lines(report: Deduplication) -> Iterator[str]:
+    for name, number in report.occupied.items():
         yield (
             f"The stored collection {name} has {plural(number, 'other document')}, so the source of that name is not "
             f"read: call the source otherwise in .vmrag.yaml, or remove them: vmrag list --collection {name}, vmrag rm {name}"
         )
+    if report.uncovered:
+        paths = sorted({copy.path for copy in report.uncovered})
+        yield f"No source reads the files of {plural(len(report.uncovered), 'other stored copy')}: {first_of(paths, NAMED)}"
+        yield f"  to let the files answer: vmrag sources add {' '.join(map(quoted, paths[:NAMED]))}"

@@ -1,9 +1,8 @@
-"""`vmrag status`: the state, and what is not committed, not imported and not pushed."""
+"""`vmrag status`: the state, and what is not committed and not pushed."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, title_beside
@@ -14,10 +13,6 @@ from vmrag_link.ops.status import status as operation
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, Unpushed
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
-
-if TYPE_CHECKING:
-    from vmrag_link.ops.documents.file_changes import FileChanges
-
 
 NAMED = 3
 
@@ -37,8 +32,7 @@ TITLES = {
 @vmrag_command("status")
 def command(invocation: Invocation) -> int:
     """Show whether pin, knowledge base and index agree, which documents are not committed, which
-    files differ from the documents that were imported from them, which files of sources differ from
-    HEAD, and what is not pushed.
+    files of sources differ from HEAD, and what is not pushed.
 
     Exit code 1 if pin, knowledge base and index do not agree. Changes no document, and uses the
     network only to fetch a pinned revision that the remote did not have before.
@@ -69,7 +63,7 @@ def _server(shared: SharingState) -> str:
     return f"{at}, {shared.state} ({shared.server})"
 
 
-def _sources(found: SourcesStatus, *, pinned: bool) -> list[str]:
+def _sources(found: SourcesStatus) -> list[str]:
     if found.problem:
         return [f"  files      {found.problem}"]
     total = sum(each.files for each in found.collections)
@@ -83,24 +77,11 @@ def _sources(found: SourcesStatus, *, pinned: bool) -> list[str]:
     lines = [f"  files      {', '.join([files, *(f'{number} {what}' for number, what in numbers if number)])}"]
     if found.uncommitted:
         lines.append(f"             edited: {first_of(found.uncommitted, NAMED)}")
-    if found.shadowed:
-        documents = plural(len(found.shadowed), "stored document")
-        then = " Next: vmrag sources adopt" if pinned else ""
-        lines.append(f"             warning: {documents} of the same files, not asked.{then}")
     return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
 
 
-def _title(report: operation.StatusReport) -> tuple[str, str]:
-    title, colour = TITLES[report.state]
-    outdated = sum(each.stale for each in report.changes.files.files) if report.changes else 0
-    if report.state != "in_sync" or not outdated:
-        return title, colour
-    than = "is older than its file" if outdated == 1 else "are older than their files"
-    return f"{title} with the pin, but {plural(outdated, 'document')} {than}", "yellow"
-
-
 def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
-    title, colour = _title(report)
+    title, colour = TITLES[report.state]
     lines = [output.style(title, fg=colour, bold=True)]
     lines.append(
         f"  code       {report.git.branch or 'detached HEAD'} {report.git.head[:10] if report.git.head else '(no commit yet)'}"
@@ -121,7 +102,7 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
             f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}{more}"
         )
     if report.sources:
-        lines += _sources(report.sources, pinned=report.state != "no_pin")
+        lines += _sources(report.sources)
     if report.chroma and report.chroma.state != "off":
         lines.append(f"  chroma     {_chroma(report.chroma)}")
     if report.server:
@@ -167,7 +148,6 @@ def unpushed(found: Unpushed) -> str:
 def change_lines(changes: PendingChanges, most: int | None) -> Iterator[str]:
     """The lists, with what to type; `most` lines each, None for all."""
     yield from _uncommitted(changes, most)
-    yield from _files(changes.files, most)
 
 
 def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
@@ -186,18 +166,6 @@ def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
         yield '  (use "vmrag diff" to see, "vmrag commit" to keep them)'
         yield '  (use "vmrag restore NAME" to discard them)'
         yield from _fair_share(lines, most)
-
-
-def _files(files: FileChanges, most: int | None) -> Iterator[str]:
-    if files.files:
-        yield ""
-        yield "Files that differ from their documents:"
-        yield from (f'  (use "{command}")' for command in files.commands)
-        lines = (_Line(each.kind, (each.collection, each.kind), each.path) for each in files.files)
-        yield from _fair_share(list(lines), most)
-    if files.unknown:
-        yield ""
-        yield f"Not compared with their documents, because they have to be converted first: {plural(files.unknown, 'file')}."
 
 
 def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:

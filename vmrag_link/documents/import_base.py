@@ -5,27 +5,20 @@ The base is a folder, recorded with the collection, so that a file becomes the s
 imports it, on whatever machine, and whether the file is named or a folder above it. A base decides
 names only: what is read is what the person named. The origin is versioned with the document, so
 that every clone knows which bytes it holds already.
-
-The hooks' shims need to know which paths were imported: a commit or a push that touches none of
-them starts no program. They get a few paths that cover all of them. A path that covers others, too,
-costs only a look.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from vmrag_link.errors import FileFailed
 from vmrag_link.models import Document, DocumentHeader, Record, metadata_of
-from vmrag_link.paths import write_atomically
 
 MAX_ID = 255
 """Characters."""
@@ -201,47 +194,6 @@ def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
             if folder.startswith("/") or problem(folder) is None:
                 found[folder] += 1
     return found
-
-
-MOST = 100
-"""Paths in the list: arguments of a git command."""
-
-
-def remember(file: Path, sources: Iterable[str]) -> None:
-    """Write the list, an empty one where nothing was imported. `sources`: below the root."""
-    listed = "".join(f"{each}\n" for each in covering(sources)).encode(errors="surrogateescape")
-    with contextlib.suppress(OSError, FileFailed):  # derived: without it nothing is said at a commit
-        if _content(file) != listed:
-            write_atomically(file, listed, durable=False)
-
-
-def lacks_files(content: bytes, sources: Iterable[str]) -> bool:
-    """Return whether the list leaves some of these files out. It may have files of before."""
-    listed = {*content.decode(errors="surrogateescape").split("\n")[:-1]}
-    paths = () if "." in listed else map(PurePosixPath, _paths_inside(sources))
-    return any(listed.isdisjoint(map(str, (path, *path.parents))) for path in paths)
-
-
-def covering(sources: Iterable[str]) -> list[str]:
-    """At most `MOST` paths, as short a list as needs be: files, their folders, or all."""
-    paths = _paths_inside(sources)
-    if any("\n" in each for each in paths):
-        return ["."]
-    folders = {os.path.dirname(each) or each for each in paths}  # noqa: PTH120  thousands of them
-    tops = {each.partition("/")[0] for each in folders}
-    return sorted(next((some for some in (paths, folders, tops) if len(some) <= MOST), {"."}))
-
-
-def _paths_inside(sources: Iterable[str]) -> set[str]:
-    """Return those that are paths of files below the root."""
-    return {path for path in sources if path and not leads_out(path) and "://" not in path}
-
-
-def _content(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return None
 
 
 KEY = "origin"

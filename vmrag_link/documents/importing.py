@@ -18,7 +18,6 @@ from vmrag_link.conversion import formats
 from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.documents import export_paths
 from vmrag_link.documents.import_base import ImportBase, id_problem, located
-from vmrag_link.documents.seen_files import FileRecord, SeenText
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
 
@@ -26,6 +25,18 @@ if TYPE_CHECKING:
     from vmrag_link.conversion.converter import Converter
 
 HIDDEN = "is hidden"
+
+
+class FileSelection(Record, frozen=True):
+    """What of a folder is imported.
+
+    `exclude`: patterns as in a `.gitignore` at the root of the repository; for a folder outside of
+    it, in the import base.
+    """
+
+    exclude: tuple[str, ...] = ()
+    include_ignored: bool = False
+    include_generated: bool = False
 
 
 class SourceFile(Record, frozen=True):
@@ -124,9 +135,8 @@ def existing(source: Path) -> Path:
     return located(source)
 
 
-def read(file: SourceFile, converter: Converter, seen: FileRecord | None = None) -> ImportedDocument | Skipped:
-    """The file as a document, which `seen` is told; `Skipped` if its contents cannot be converted
-    or stored.
+def read(file: SourceFile, converter: Converter) -> ImportedDocument | Skipped:
+    """The file as a document; `Skipped` if its contents cannot be converted or stored.
 
     Raises `FileFailed` if the file is gone or cannot be read.
     """
@@ -139,8 +149,6 @@ def read(file: SourceFile, converter: Converter, seen: FileRecord | None = None)
         document = _converted(file.path, content, status, converter)
     except ConversionFailed as failed:
         return Skipped(file.doc_id, failed.details["reason"])
-    if seen:
-        seen.remember(str(file.path), status, content, SeenText(document.content_hash, document.metadata))
     title = document.title or file.path.stem
     return msgspec.structs.replace(document, doc_id=file.doc_id, source=file.source, title=title)
 
@@ -206,25 +214,14 @@ def _skipped(path: Path, base: ImportBase, reason: str) -> Skipped:
     return Skipped(terminal_text.one_line(base.doc_id(path)), reason)
 
 
-def known_file(doc_id: str, source: str, base: ImportBase) -> SourceFile | Skipped:
-    """The file of a document that is there; it need not lie in the base, from which only new ids
-    count. Raises `FileFailed`.
-    """
-    return _checked(SourceFile(doc_id, source, base.origin / source), base.origin)
-
-
 def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
     """A file in the folder that is imported."""
-    return _checked(SourceFile(base.doc_id(path), base.source(path), path), folder)
-
-
-def _checked(file: SourceFile, folder: Path) -> SourceFile | Skipped:
-    doc_id, path = file.doc_id, file.path
+    doc_id = base.doc_id(path)
     try:
         reason = _name_problem(doc_id) or _link_problem(path, folder) or _type_problem(path) or _size_problem(path)
     except OSError as error:
         raise _read_error(path, error) from error
-    return Skipped(terminal_text.one_line(doc_id), reason) if reason else file
+    return _skipped(path, base, reason) if reason else SourceFile(doc_id, base.source(path), path)
 
 
 def _name_problem(doc_id: str) -> str | None:

@@ -32,32 +32,9 @@ class IndexListing(Record, frozen=True):
     submodules: frozenset[str]
 
 
-def files_below(places: Places, folders: Sequence[str]) -> list[str]:
-    """The files in these folders, as paths below the root: tracked ones, also those that are gone,
-    and others unless they are ignored. Those of submodules are none. Raises `GitFailed`.
-    """
-    if not folders:
-        return []
-    # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
-    listed = demand(
-        places,
-        *("-c", "core.fsmonitor=false", "--literal-pathspecs"),
-        *("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", "--"),
-        *folders,
-    )
-    return [os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
-
-
 def index(places: Places) -> IndexListing:
     """Raises `GitFailed`."""
     return _parse_listing(git(places, *_INDEX, extra=env.GIT_OFFLINE))
-
-
-def removed_from_index(places: Places) -> set[str]:
-    """The files of HEAD that the next git commit will not have. Raises `GitFailed`."""
-    options = ("--cached", "--name-only", "-z", "--diff-filter=D", "--no-renames", "--no-ext-diff")
-    listed = demand(places, "-c", "core.fsmonitor=false", "diff", *options, "--ignore-submodules", "--")
-    return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
 
 
 def not_checked_out(places: Places, paths: Collection[str]) -> set[str]:
@@ -98,10 +75,18 @@ def _parse_listing(done: Finished) -> IndexListing:
     return IndexListing(frozenset(tracked), frozenset(hidden), frozenset(submodules))
 
 
-def tracked_files(places: Places) -> list[str]:
-    """The regular files, by their paths from the top: no links, no submodules."""
+_FEW = 100
+"""Number of paths up to which git is asked for these alone."""
+
+
+def tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]:
+    """Return the paths of regular files from the top: no links, no submodules.
+
+    `paths`: only these matter; others may be among the result.
+    """
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
-    entries = demand(places, "-c", "core.fsmonitor=false", "ls-files", "--stage", "-z").stdout.split(b"\0")
+    options = ("-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--stage", "-z", "--")
+    entries = demand(places, *options, *(paths if len(paths) <= _FEW else ())).stdout.split(b"\0")
     found = (each.partition(b"\t") for each in entries if each.startswith(b"100"))
     return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
 

@@ -1,5 +1,5 @@
-"""The blobs that files were and are, in commits and in git's index, by path from the top; and where
-files went that are gone, as git detects renames.
+"""The blobs that files are, in commits and in git's index, by path from the top; and where files
+went that are gone, as git detects renames.
 
 Nothing is fetched: what a partial clone does not have counts as not there.
 """
@@ -8,41 +8,17 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
 from vmrag_link.proc import Finished
 
-MOST_COMMITS = 1000
-"""How many commits that touched one of the files are looked at."""
-
 MOST_BYTES = 64 << 20
 """Of all contents that are read at once."""
 
-_RAW = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--ignore-submodules")
 _FILES = ("100644", "100755")
-_CHANGES_CONTENT = ("filter", "working-tree-encoding")
-_PATHS = 500
-"""Arguments of one command."""
-
-
-def versions(places: Places, commit: str, paths: Collection[str]) -> dict[str, list[str]]:
-    """The blobs that each of these files was in a commit's history, newest first."""
-    options = ("--format=", "-m", f"-{MOST_COMMITS}", commit)
-    found: dict[str, dict[str, None]] = {}
-    asked = list(paths)
-    for start in range(0, len(asked), _PATHS):
-        for path, blobs in _raw(_run(places, "log", *_RAW, *options, "--", *asked[start : start + _PATHS])):
-            found.setdefault(path, {}).update(dict.fromkeys(blobs))
-    return {path: [*blobs] for path, blobs in found.items()}
-
-
-def staged(places: Places, *, index_file: Path | None = None) -> dict[str, str]:
-    """The files of the coming commit that differ from HEAD."""
-    done = _run(places, "diff", "--cached", *_RAW, index_file=index_file)
-    return {path: blobs[0] for path, blobs in _raw(done) if blobs}
 
 
 def has_staged_changes(places: Places, *, index_file: Path | None = None) -> bool:
@@ -61,16 +37,6 @@ def staged_file(places: Places, path: str, *, index_file: Path | None = None) ->
     entries = _run(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
     blobs = [each.split()[1].decode() for each in entries if each.split()[2:3] == [b"0"]]
     return dict(contents(places, blobs)).get(blobs[0]) if blobs else None
-
-
-def between(places: Places, before: str, after: str) -> set[str]:
-    """The paths of the files that differ between two commits."""
-    return {path for path, _ in _raw(_run(places, "diff-tree", "-r", *_RAW, before, after))}
-
-
-def touched(places: Places, *reached: str) -> set[str]:
-    """The paths of the files that commits change; `reached`: which, as `git log` takes them."""
-    return {path for path, _ in _raw(_run(places, "log", *_RAW, "--format=", "-m", *reached, "--"))}
 
 
 def tree(places: Places, commit: str) -> dict[str, str]:
@@ -99,14 +65,6 @@ def contents(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]
         at += 1
 
 
-def converted_on_checkout(places: Places, paths: Sequence[str]) -> set[str]:
-    """Which of these files git changes on checkout by more than line ends (`filter`, encodings)."""
-    asked = b"".join(os.fsencode(each) + b"\0" for each in paths)
-    said = _run(places, "check-attr", "-z", "--stdin", *_CHANGES_CONTENT, stdin=asked).stdout.split(b"\0")
-    answers = zip(said[::3], said[2::3], strict=False)  # path, attribute, value
-    return {os.fsdecode(path) for path, value in answers if value not in (b"unspecified", b"unset")}
-
-
 def _run(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> Finished:
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     options = ("--literal-pathspecs", "--no-optional-locks", "-c", "core.fsmonitor=false")
@@ -114,18 +72,6 @@ def _run(places: Places, *arguments: str, stdin: bytes | None = None, index_file
     if done.returncode != 0:
         raise failure(arguments, done)
     return done
-
-
-def _raw(done: Finished) -> Iterator[tuple[str, list[str]]]:
-    """Each path of git's raw format, with the blobs after and before."""
-    fields = iter(done.stdout.split(b"\0"))
-    for field in fields:
-        described = field.lstrip(b"\n")  # between two commits
-        if not described:
-            continue
-        old_mode, mode, old, new, _ = described.decode().removeprefix(":").split(" ")
-        found = ((mode, new), (old_mode, old))
-        yield os.fsdecode(next(fields)), [name for kind, name in found if kind in _FILES and name.strip("0")]
 
 
 def _lines(names: Iterable[str]) -> bytes:

@@ -15,7 +15,7 @@ import msgspec
 from vmrag_link.errors import QueriesInvalid
 from vmrag_link.golden.file import MAX_BYTES, read
 from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, Recording
-from vmrag_link.yaml_tree import MappingEntry, MappingNode, SequenceNode, decode, parse
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, decode, parse
 
 RankedChunks = tuple[RankedChunk, ...]
 
@@ -53,6 +53,52 @@ def with_recorded(data: bytes, answers: Recorded, now: Recording, label: str) ->
     written = mark + text.encode()
     _require_recorded(written, before, answers, recorded, label)
     return written
+
+
+def with_renamed(data: bytes, names: Mapping[str, str], label: str) -> bytes:
+    """Return the file with documents and collections under their new names.
+
+    Raises `QueriesInvalid` for a file that cannot be read.
+    """
+    read(data, label)
+    text = decode(data, MAX_BYTES)
+    changes = [
+        _Change(node.start, node.end, _yaml_text(names[node.text]))
+        for query in _query_nodes(text)
+        for key in _NAMING
+        if key in query.entries
+        for node in _scalars(query.entries[key].value)
+        if node.text in names
+    ]
+    for change in sorted(changes, reverse=True):
+        text = text[: change.start] + change.written + text[change.end :]
+    mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
+    written = mark + text.encode()
+    read(written, label)
+    return written
+
+
+_NAMING = ("expect", "first", "order", "ranking", "collection")
+"""Keys of a query that name documents or collections."""
+
+
+def _query_nodes(text: str) -> Iterator[MappingNode]:
+    root = parse(text)
+    entry = root.entries.get("queries") if isinstance(root, MappingNode) else None
+    items = entry.value.items if entry and isinstance(entry.value, SequenceNode) else ()
+    yield from (item for item in items if isinstance(item, MappingNode))
+
+
+def _scalars(node: Node) -> Iterator[ScalarNode]:
+    match node:
+        case ScalarNode():
+            yield node
+        case SequenceNode():
+            for item in node.items:
+                yield from _scalars(item)
+        case MappingNode():
+            if "document" in node.entries:
+                yield from _scalars(node.entries["document"].value)
 
 
 def _require_recorded(

@@ -85,16 +85,12 @@ class IndexReader:
                 self._by_row[keywords.piece_of(held.first_row)] = held
 
     @classmethod
-    def open(cls, folder: Path, *more: Path, hidden: Iterable[Key] = ()) -> Self:
+    def open(cls, folder: Path, *more: Path) -> Self:
         """Open a view, or several of other collections whose segments lie in the same folder.
 
-        `hidden`: documents that are left out. Raises `IndexFailed`.
+        Raises `IndexFailed`.
         """
-        view, segments = views.joined([views.read(each) for each in (folder, *more)]), segments_beside(folder)
-        if keys := list(hidden):
-            with cls(view, segments) as whole:
-                view = whole.without(keys)
-        return cls(view, segments)
+        return cls(views.joined([views.read(each) for each in (folder, *more)]), segments_beside(folder))
 
     def __enter__(self) -> Self:
         return self
@@ -110,24 +106,6 @@ class IndexReader:
         """Open all files: from now on the segments may be removed."""
         for segment, part in zip(self._segments, self.view.parts, strict=True):
             segment.hold(piece.id for piece in part.pieces.values())
-
-    def without(self, keys: Iterable[Key]) -> IndexView:
-        """The view without these documents."""
-        collections, parts = dict(self.view.collections), [dict(part.pieces) for part in self.view.parts]
-        for (name, _), rows in self.rows_of(keys).items():
-            number = keywords.segment_of(rows.start)
-            parts[number][name] = parts[number][name].without(map(keywords.slot_of, rows))
-            held = collections[name]
-            collections[name] = msgspec.structs.replace(
-                held,
-                documents=held.documents - 1,
-                chunks=held.chunks - len(rows),
-                tokens=held.tokens - self.tokens_of([rows]),
-            )
-        counted = (
-            msgspec.structs.replace(part, pieces=pieces) for part, pieces in zip(self.view.parts, parts, strict=True)
-        )
-        return msgspec.structs.replace(self.view, collections=collections, parts=tuple(counted))
 
     # -- collections -------------------------------------------------------------------------------
 

@@ -49,8 +49,8 @@ class Searcher:
     """The index of a view, open for reading; nobody changes it meanwhile. `model_for` gives a
     collection's model.
 
-    `more`: views that are asked together with it; `hidden`: documents that are left out. Several
-    queries to one searcher share vectors, models and filters.
+    `more`: views that are asked together with it. Several queries to one searcher share vectors,
+    models and filters.
     """
 
     def __init__(
@@ -60,13 +60,12 @@ class Searcher:
         ranking: Ranking = RANKING,
         *,
         more: Sequence[Path] = (),
-        hidden: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._folders = (folder, *more)
         self._ranking = ranking
         with contextlib.ExitStack() as opened:
             with self._damage_errors():
-                self._index = opened.enter_context(IndexReader.open(*self._folders, hidden=hidden))
+                self._index = opened.enter_context(IndexReader.open(*self._folders))
                 self._held = self._index.collections
                 self._query_vectors = QueryVectors(model_for, self._index.view.unembedded)
                 ranker = Ranker(self._index, self._query_vectors, ranking)

@@ -10,7 +10,7 @@ template and docs/configuration.md follow from that.
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from vmrag_link.formats import version_flaw
 from vmrag_link.models import Record
@@ -383,16 +383,6 @@ class LimitSettings(Record, frozen=True):
     ] = 256
 
 
-class ImportSettings(Record, frozen=True):
-    on_stale: Annotated[
-        Literal["warn", "fail"],
-        agreed(
-            "What `vmrag verify` does about documents that say what their files said before: say so, or fail.",
-            first_of("fail", "warn"),
-        ),
-    ] = "warn"
-
-
 class IngestSettings(Record, frozen=True):
     max_bytes: Annotated[
         int,
@@ -511,7 +501,6 @@ class Config(Record, frozen=True):
     link: LinkSettings = LinkSettings()
     mcp: McpSettings = McpSettings()
     limits: LimitSettings = LimitSettings()
-    import_: ImportSettings = field(default=ImportSettings(), name="import")
     ingest: IngestSettings = IngestSettings()
     system: SystemSettings = SystemSettings()
     sources: Annotated[

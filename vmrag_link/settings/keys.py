@@ -126,6 +126,11 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
     return keys
 
 
+REMOVED = {
+    "import.on_stale": "Stored copies do not follow their files. Remove copies of tracked files: vmrag sources dedupe",
+}
+"""Settings of earlier versions, each with what replaces it."""
+
 CORE = Schema(Config, _declared(Config))
 KEYS = CORE.keys
 """Every setting of the core by its dotted name."""

@@ -95,6 +95,13 @@ def flaw_of_kind(path: str, kind: str, *, by_hand: bool) -> str:
     return "" if kind == "code" else _flaw_of_format(posixpath.splitext(name)[1].lower())
 
 
+def can_read(path: str) -> bool:
+    """Return whether the format of a file is one that an import knows and a source of documents
+    reads.
+    """
+    return by_suffix(path) is not None and not (flaw_of_name(path) or flaw_of_kind(path, "document", by_hand=True))
+
+
 @functools.lru_cache(maxsize=1024)
 def _flaw_of_format(suffix: str) -> str:
     found = by_suffix(f"x{suffix}")

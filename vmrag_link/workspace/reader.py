@@ -28,7 +28,7 @@ from vmrag_link.index import view as views
 from vmrag_link.index.views import MemoryViews, built_in_memory
 from vmrag_link.models import At, Record, Working
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import reasons, twins
+from vmrag_link.workspace import reasons
 from vmrag_link.workspace.worktree import OpenSources, WorkTree
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ class View(Record, frozen=True):
     documents are in it.
 
     `git_head` is the commit that was checked out when the view was opened; `notes` say why it is
-    not what that commit pins. `sources`: what answers besides, of files of the tree; `hidden`:
-    stored documents of these files, which are left out. `files_note`: why no files answer, though
-    there are sources.
+    not what that commit pins. `sources`: what answers besides, of files of the tree. `files_note`:
+    why no files answer, though there are sources.
     """
 
     folder: Path
@@ -77,7 +76,6 @@ class View(Record, frozen=True):
     git_head: str | None = None
     notes: tuple[str, ...] = ()
     sources: OpenSources | None = None
-    hidden: tuple[tuple[str, str], ...] = ()
     files_note: str = ""
 
     @property
@@ -178,8 +176,7 @@ class Reader:
         with contextlib.ExitStack() as held:
             if not stored.keys().isdisjoint(sources.collections):  # one of them was stored since
                 sources = held.enter_context(self._ws.sources.here(stored=stored)) or sources
-            hidden = twins.of_files(self._ws, view.at, sources)
-            yield msgspec.structs.replace(view, sources=sources, hidden=hidden)
+            yield msgspec.structs.replace(view, sources=sources)
 
     @contextlib.contextmanager
     def index_of(self, revision: str) -> Iterator[Path]:

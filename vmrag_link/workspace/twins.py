@@ -1,15 +1,15 @@
-"""Stored documents that were imported from files which are documents of sources, too."""
+"""Stored documents that were imported from files of the repository."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link import trust as trusted
-from vmrag_link.errors import ConfigInvalid, GitFailed, GitReferenceMissing, ServerUnreachable
+from vmrag_link.errors import ConfigInvalid, GitFailed, GitReferenceMissing
 from vmrag_link.models import WITHOUT_FILES, At
 from vmrag_link.models import Collection as CollectionRow
 
@@ -20,31 +20,9 @@ if TYPE_CHECKING:
     from vmrag_link.engines.base import Engine
     from vmrag_link.merging.threeway import Derived
     from vmrag_link.settings import SourceSettings
-    from vmrag_link.workspace.worktree import OpenSources, WorkTree
+    from vmrag_link.workspace.worktree import WorkTree
 
 Key = tuple[str, str]
-
-
-def of_files(ws: WorkTree, at: At, opened: OpenSources) -> tuple[Key, ...]:
-    """Stored documents of the files that answer. Mostly nothing was imported, which a small file
-    tells.
-    """
-    if not _has_imports(ws):
-        return ()
-    from vmrag_link.sync import source_views
-
-    paths = {path for files in source_views.read(opened.folder).tags.values() for path in files}
-    try:
-        return tuple(find(ws, ws.engine, at, paths))
-    except ServerUnreachable:
-        return ()  # the index answers without the knowledge base
-
-
-def _has_imports(ws: WorkTree) -> bool:
-    try:
-        return bool(ws.places.imported.read_bytes())
-    except OSError:
-        return True
 
 
 def find(ws: WorkTree, engine: Engine, at: At, paths: Collection[str]) -> Iterator[Key]:
@@ -54,13 +32,17 @@ def find(ws: WorkTree, engine: Engine, at: At, paths: Collection[str]) -> Iterat
 
 def files_of(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]]:
     """The documents at a place of files of this tree, each with its file's path below the top."""
+    for collection in engine.collections(at):
+        if collection.kind not in WITHOUT_FILES:
+            yield from paths_of(ws, collection, engine.sources(at, collection.name)).items()
+
+
+def paths_of(ws: WorkTree, collection: CollectionRow, sources: Iterable[tuple[str, str]]) -> dict[Key, str]:
+    """Return the paths of files of this tree by document. `sources`: (id, source) as stored."""
     from vmrag_link.documents import import_base
 
-    top = import_base.located(ws.places.top)
-    for collection in engine.collections(at):
-        if base := _base(collection, top):
-            stored = base.stored_sources(engine.sources(at, collection.name))
-            yield from (((collection.name, doc_id), source) for doc_id, source in stored)
+    base = _base(collection, import_base.located(ws.places.top))
+    return {(collection.name, doc_id): path for doc_id, path in base.stored_sources(sources)} if base else {}
 
 
 def _base(collection: CollectionRow, top: Path) -> ImportBase | None:

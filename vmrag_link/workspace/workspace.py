@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
 from vmrag_link.journal import Journal
-from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Record, Working
+from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
@@ -340,25 +340,9 @@ class Workspace:
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
         self.chroma.follow()
-        if report.to and (report.plan.added or report.plan.removed or not self.places.imported.exists()):
-            self.remember_imported(report.to)
         for note in report.notes:
             self.progress.note(note)
         return report
-
-    def remember_imported(self, at: At) -> None:
-        """Tell the shims of git's hooks of which files the documents at a place were imported."""
-        from vmrag_link.documents import import_base
-
-        import_base.remember(self.places.imported, self.imported_sources(at))
-
-    def imported_sources(self, at: At) -> Iterator[str]:
-        """List the files of which the documents at a place were imported, below the root."""
-        from vmrag_link.documents.import_base import OUTSIDE
-
-        ours = (each for each in self.engine.collections(at) if each.kind not in WITHOUT_FILES)
-        inside = (each.name for each in ours if each.import_base != OUTSIDE)
-        return (source for name in inside for _, source in self.engine.sources(at, name))
 
     def move(self) -> None:
         """As `reconcile`, for the documents alone: reading and writing rows needs no index.

@@ -19,7 +19,6 @@ from vmrag_link.errors import (
     GitFailed,
     KnowledgeMoved,
     LockError,
-    MergeConflict,
     MessageMissing,
     NoChanges,
     RevisionUnpinned,
@@ -30,7 +29,6 @@ from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry
 from vmrag_link.models import ChangeCounts, Record, Working
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.import_reports import KnownFilesReport
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
@@ -48,7 +46,7 @@ class CommitReport(Record, frozen=True):
     """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
 
     `pending`: why the index did not follow; the revision is committed and pinned, and the next
-    command catches up. `files`: what was taken in before, with `commit_all`.
+    command catches up.
     """
 
     revision: str
@@ -58,7 +56,6 @@ class CommitReport(Record, frozen=True):
     pin: PinBlock | None
     staged: bool
     pending: str = ""
-    files: KnownFilesReport | None = None
 
 
 def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
@@ -70,7 +67,8 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes
     it.
     """
-    _require_message(message)
+    if not message.strip():
+        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
     who = author_line(ws, author)
     merge_open = merge_state.opened(ws)
@@ -79,7 +77,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     if target.kb_branch is None or not target.kb_branch.dirty:
         elsewhere = dirty_elsewhere(ws.engine, target)
         there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
-        raise _no_changes(ws, target, message, there)
+        raise _no_changes(there)
     copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
     left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
@@ -95,34 +93,6 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     return report
 
 
-def commit_all(ws: Workspace, message: str, *, author: str | None = None) -> CommitReport:
-    """As `commit`, with what files say by now whose documents nobody changed, and without the
-    documents of files that git deleted.
-
-    What was taken in stays, uncommitted, if the commit fails then. Raises as `commit`, and as
-    `known_files.read_again`; `MergeConflict` also where the open merge could be closed: its commit
-    is what was merged, and nothing else.
-    """
-    _require_message(message)
-    target = writing.writable(ws)
-    author_line(ws, author)
-    state = merge_state.opened(ws)
-    if state and state.kind == "merge" and state.symbolic == target.trigger.symbolic:
-        raise MergeConflict(
-            "A merge is open: files are taken in when it is committed.",
-            hint="vmrag commit, or vmrag merge --abort" if state.written else "vmrag resolve",
-        )
-    from vmrag_link.ops.documents import known_files
-
-    files = known_files.read_again(ws, prune="git")
-    return msgspec.structs.replace(commit(ws, message, author=author), files=files)
-
-
-def _require_message(message: str) -> None:
-    if not message.strip():
-        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
-
-
 def chunks(ws: Workspace, report: CommitReport) -> int:
     """How many chunks the index holds of the documents that the commit added or modified.
 
@@ -136,14 +106,10 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
     return ws.reader.read(lambda view: chunks_held(view.folder, put))
 
 
-def _no_changes(ws: Workspace, target: Target, message: str, there: str) -> NoChanges:
-    """Files that changed may be what the person means."""
-    from vmrag_link.ops.documents.file_changes import file_changes
-
-    stale = [each for each in file_changes(ws, writing.place(target)).files if each.stale]
-    hint = f"vmrag commit -a -m {quoted(message)}" if stale else "vmrag import DIR, vmrag add FILE"
-    files = f", but {'1 file has' if len(stale) == 1 else f'{len(stale)} files have'}" if stale else ""
-    return NoChanges(f"No documents have changed since the last commit{files}.{there}", hint=hint)
+def _no_changes(there: str) -> NoChanges:
+    return NoChanges(
+        f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
+    )
 
 
 def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:

@@ -21,7 +21,6 @@ PIN_RULES: dict[str, str] = {
     "PIN_REVISION_MISSING": "every pinned revision is in the knowledge base",
     "NOT_ON_REMOTE": "the remote has every pinned revision",
     "NOT_COMPARABLE": "the history is here that decides",
-    "STALE_DOCUMENT": "documents say what their files say",
     "MOVED_BACK": "no pin moves back",
     "LOSS_ACCEPTED": "no revision gives up another one",
 }
@@ -77,8 +76,6 @@ def of_verify(report: VerifyReport, *, asked_remote: bool) -> CaseList:
     unknown: dict[str, str] = {} if asked_remote else {"NOT_ON_REMOTE": "no remote was asked: --remote"}
     if by_rule["NOT_COMPARABLE"]:
         unknown["KNOWLEDGE_DROPPED"] = "the history is not here"
-    if not report.clean:
-        unknown["STALE_DOCUMENT"] = "looked at only where there is no other error"
     cases = (
         CheckCase(
             f"{PIN_RULES[rule]} ({rule})",

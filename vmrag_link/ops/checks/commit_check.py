@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from vmrag_link import config
 from vmrag_link.engines import migrated
-from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural, quoted
+from vmrag_link.errors import ConfigInvalid, PinMalformed, plural, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import revisions
-from vmrag_link.models import At, Record, Working
+from vmrag_link.models import Record
 from vmrag_link.ops.branches.commit import commit
-from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
-from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.pin import Pin
@@ -34,12 +31,10 @@ Code = Literal[
     "KNOWLEDGE_DELETED",
     "KNOWLEDGE_NOT_PUSHED",
     "UNCOMMITTED_CHANGES",
-    "STALE_DOCUMENT",
     "SOURCES_NOT_STAGED",
 ]
 
 MESSAGE = "Documents of the next code commit"
-_NAMED = 3
 _PARTIAL = re.compile(r"next-index-\d+\.lock")
 
 
@@ -78,7 +73,7 @@ def check(ws: Workspace) -> CheckReport:
     if ws.initialized and not committed:
         findings += _uncommitted_documents(ws)
     if ws.initialized and not any(each.blocks for each in findings):
-        findings += _unstaged_sources(ws, staged) + _stale(ws, staged)
+        findings += _unstaged_sources(ws, staged)
     return CheckReport(tuple(findings), committed, alone)
 
 
@@ -217,55 +212,6 @@ def _stated_sources(text: bytes | None) -> str | None:
     with contextlib.suppress(ConfigInvalid):
         return next((each.text for each in settings_file.read(text or b"", CONFIG_NAME) if each.key == "sources"), None)
     return None
-
-
-def _stale(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:
-    """The files of the coming commit whose documents say what they said before.
-
-    Uncommitted documents on the coming pin count: they are spoken of by themselves.
-    """
-    files = versions.staged(ws.places, index_file=ws.index_file)
-    found = _older(ws, pin, files)
-    here = plumbing.pin_bytes(ws.places)
-    imported = [each for each in found if each not in _older(ws, here, files)] if found and here != pin else []
-    if not imported:
-        return _older_or_newer(ws, pin, found)
-    names = first_of([each.path for each in imported], _NAMED)
-    message = f"This commit leaves out the {PIN_NAME} that goes with its files: {names}."
-    return [CommitFinding("PIN_NOT_STAGED", message, f"git commit --amend --no-edit {PIN_NAME}", blocks=False)]
-
-
-def _older_or_newer(ws: Workspace, pin: bytes | None, found: Sequence[StaleDocument]) -> list[CommitFinding]:
-    """What was imported after the file was staged is not older, but newer than the commit."""
-    at = _documents_of(ws, pin) if found else None
-    older = stale.among(ws, at, [(each.collection, each.doc_id) for each in found]) if at else ()
-    newer = [each.path for each in found if each not in older]
-    if not newer:
-        return stale_finding(ws, found)
-    message = f"This commit has an earlier text of files that were imported: {first_of(newer, _NAMED)}."
-    hint = f"git commit --amend --no-edit -- {' '.join(map(quoted, newer))}"
-    return [CommitFinding("STALE_DOCUMENT", message, hint, blocks=False), *stale_finding(ws, older)]
-
-
-def _older(ws: Workspace, pin: bytes | None, files: Mapping[str, str]) -> tuple[StaleDocument, ...]:
-    at = _documents_of(ws, pin)
-    return stale.in_tree(ws, at, files, commit=plumbing.head(ws.places).commit) if at else ()
-
-
-def _documents_of(ws: Workspace, pin: bytes | None) -> At | None:
-    """Where the documents of a pin are, with the uncommitted ones on it; None where they are not
-    here.
-    """
-    revision = _revision(ws, pin)
-    if revision is None or not ws.engine.has_revision(revision):
-        return None
-    branch = ws.target().kb_branch
-    return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
-
-
-def stale_finding(ws: Workspace, found: Sequence[StaleDocument]) -> list[CommitFinding]:
-    report = stale.report(ws, found)
-    return [CommitFinding("STALE_DOCUMENT", report.message, report.hint, blocks=False)] if report else []
 
 
 def _under_way(ws: Workspace) -> bool:

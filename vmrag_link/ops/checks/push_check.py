@@ -23,14 +23,12 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import history, plumbing, remotes, transfer, versions
+from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.history import PushedPins
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import revisions
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
-from vmrag_link.ops.documents import stale
-from vmrag_link.ops.documents.stale import StaleDocument
+from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
@@ -108,21 +106,7 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
                 sent.append((address.text, publish_to(ws, address, wanted)))
         except (RemoteError, LockError) as error:
             flaws.append(_unsent(ws, error, last=any(each.pin.dolt_remote == where for each in ends)))
-    return PushCheckReport((*flaws, *_stale(ws, ends)), tuple(sent))
-
-
-def _stale(ws: Workspace, ends: Iterable[_End]) -> Iterator[CommitFinding]:
-    """The files that the pushed commits change, and whose documents at the branch's end say what
-    they said before.
-    """
-    found: dict[StaleDocument, None] = {}
-    for ref, tip, pin, follows in ends:
-        known = ("--not", "--remotes") if follows is None else (f"^{ref.before}",)
-        files = versions.touched(ws.places, tip, *known)
-        if files:
-            blobs = versions.tree(ws.places, tip)
-            found |= dict.fromkeys(stale.in_tree(ws, pin.dolt_commit, blobs, commit=tip, touched=files))
-    yield from stale_finding(ws, [*found])
+    return PushCheckReport(tuple(flaws), tuple(sent))
 
 
 def new_pins(places: Places, push: Push) -> dict[bytes, list[str]]:

@@ -10,15 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
-from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer, versions
+from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, UsageInvalid, quoted
+from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, HalfMerged, Level, PinFinding, not_comparable
+from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, HalfMerged, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits import deepen as deepening
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases, carried
-from vmrag_link.ops.documents import stale
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
@@ -96,6 +95,7 @@ def verify(
     `NotInitialized`, `HistoryMissing` if the history cannot be fetched, and with `remote` the
     errors of `fetch`.
     """
+    _refuse_removed_settings(ws)
     scope = _scope(ws, revisions, pull_request, deepening.resolve if deepen else plumbing.resolve)
     if deepen:
         scope = _deepened(ws, scope, whole=revisions is not None)
@@ -154,6 +154,7 @@ def verify_between(
     asked for a password. Where no commit pins anything, and where `ask` is false, no remote is
     asked at all. Raises the errors of `verify`.
     """
+    _refuse_removed_settings(ws)
     without = base or next(iter(objects.parents(ws.places, head)), None)
     scope = Scope(f"{without[:12]}..{head[:12]}" if without else head[:12], head, without, base_name)
     walk, pins = _read(ws, scope)
@@ -203,6 +204,17 @@ def knowledge_remote(ws: Workspace, head: str) -> str:
     return pin.dolt_remote if pin and own_ref(pin.dolt_remote) else ws.settings.accepted_remote()
 
 
+def _refuse_removed_settings(ws: Workspace) -> None:
+    """Raise `ConfigInvalid` for a removed setting that made this check fail."""
+    removed = ws.settings.loaded.removed.get("import.on_stale")
+    if removed and removed.value == "fail":
+        raise ConfigInvalid(
+            f"{removed.place}: import.on_stale was removed, and 'vmrag verify' no longer compares files with copies.",
+            hint=f"{removed.hint}. Then delete the setting",
+            key="import.on_stale",
+        )
+
+
 def _lacking(ws: Workspace, address: Address) -> Callable[[Collection[str]], Collection[str]]:
     """Fetch everything from a remote; tells which revisions it does not reach."""
     if not ws.initialized:
@@ -244,8 +256,6 @@ def _report(
         findings.append(found)
     findings += _not_comparable(ws, scope, walk, merge_bases, cut=examination.cut)
     findings += examination.accepted_losses(scope.without)
-    if not any(each.level == "error" for each in findings):  # what was dropped makes documents old, too
-        findings += _stale(ws, scope)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 
@@ -271,25 +281,6 @@ def _not_comparable(
     lacking = alone and any(objects.parents(ws.places, each) for each in walk.parents)  # git cuts at a root, too
     if lacking or (scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents))):
         yield not_comparable(scope.tip, scope.shown)
-
-
-def _stale(ws: Workspace, scope: Scope) -> Iterator[PinFinding]:
-    """The documents of the last commit that say what their files said before, because of what the
-    range brings. An error with `import.on_stale: fail`.
-    """
-    pins = history.pins_of(ws.places, scope.ends)
-    pin, base = (parsed(ws.places.kb, pins.get(each or "")) for each in (scope.tip, scope.without))
-    if pin is None or not ws.initialized or not ws.engine.has_revision(pin.dolt_commit):
-        return
-    touched, changed = None, set[tuple[str, str]]()
-    if scope.without and base and ws.engine.has_revision(base.dolt_commit):
-        touched = versions.between(ws.places, scope.without, scope.tip)
-        changed = {each.key for each in ws.engine.diff_headers(base.dolt_commit, pin.dolt_commit).documents}
-    files = versions.tree(ws.places, scope.tip) if touched or changed or touched is None else {}
-    found = stale.in_tree(ws, pin.dolt_commit, files, commit=scope.tip, touched=touched, changed=changed)
-    if report := stale.report(ws, found):
-        level: Level = "error" if ws.config.import_.on_stale == "fail" else "information"
-        yield PinFinding("STALE_DOCUMENT", level, scope.tip, report.message, report.hint)
 
 
 def _deepened(ws: Workspace, scope: Scope, *, whole: bool) -> Scope:

@@ -27,7 +27,6 @@ Code = Literal[
     "NOT_ON_REMOTE",
     "NOT_COMPARABLE",
     "LOSS_ACCEPTED",
-    "STALE_DOCUMENT",
 ]
 Level = Literal["error", "information"]
 

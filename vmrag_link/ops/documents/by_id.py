@@ -15,7 +15,7 @@ from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, with_sources
-from vmrag_link.workspace import ReadableStore, Workspace, twins
+from vmrag_link.workspace import ReadableStore, Workspace
 
 Found = tuple[Collection, Document]
 
@@ -44,7 +44,7 @@ class DeletedDocument(Record, frozen=True):
 
 def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, Standing]:
     """The document with this id, or that a chunk of this name belongs to; files of sources are
-    documents, too, and answer in place of what was imported from them. Raises as `_one`.
+    documents, too. Raises as `_one`.
     """
 
     def look() -> tuple[WholeDocument, Standing]:
@@ -52,9 +52,7 @@ def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, S
         files = _files(ws, doc_id, table)
         if not files:
             return _whole(ws, *_one(_candidates(ws, here.at, doc_id, table), doc_id, table)), here
-        imported = set(twins.find(ws, ws.engine, here.at, {each.doc_id for _, each in files}))
-        rows = [each for each in _candidates(ws, here.at, doc_id, table) if each[1].key not in imported]
-        found = _one([*rows, *files], doc_id, table)
+        found = _one([*_candidates(ws, here.at, doc_id, table), *files], doc_id, table)
         return _whole(ws, *found), with_sources(here, ws.files.opened) if found in files else here
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from collections.abc import Collection as Several
 from pathlib import Path
@@ -12,12 +11,11 @@ import msgspec
 from vmrag_link import terminal_text
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES, limits_of
-from vmrag_link.documents import import_base, importing
-from vmrag_link.documents.import_base import OUTSIDE, ImportBase
-from vmrag_link.documents.importing import ImportedDocument, Scan, Skipped
-from vmrag_link.documents.seen_files import FileRecord, FileSelection
+from vmrag_link.documents import importing
+from vmrag_link.documents.import_base import ImportBase
+from vmrag_link.documents.importing import FileSelection, ImportedDocument, Scan, Skipped
 from vmrag_link.errors import KnowledgeMoved, SourceReadOnly, quoted
-from vmrag_link.models import At, Collection, Record, Working, canonical_json, metadata_of
+from vmrag_link.models import At, Collection, Record, canonical_json, metadata_of
 from vmrag_link.ops.documents import collections, import_bases, leaving_out, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.import_reports import ImportReport
@@ -71,7 +69,7 @@ def import_files(
     `replace` is given; then nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
     """
     named = tuple(map(importing.existing, sources))
-    seen, selected = FileRecord(ws.places.seen_files), selection or FileSelection()
+    selected = selection or FileSelection()
     tracked = None if copy else TrackedFiles(ws, named, collection)
     if tracked and all(path.is_file() for path in named):
         tracked.require_other(named)
@@ -94,7 +92,7 @@ def import_files(
         documents: list[ImportedDocument] = []
         with ws.progress.task("reading", len(scan.files)) as task, converter_of(ws) as converter:
             for file in scan.files:
-                one = importing.read(file, converter, seen)
+                one = importing.read(file, converter)
                 skipped.append(one) if isinstance(one, Skipped) else documents.append(one)
                 task.advance()
         aside = {f"{found.prefix}{each.name}" for each in scan.skipped if each.reason in leaving_out.REASONS}
@@ -103,11 +101,6 @@ def import_files(
 
     existing: Existing = "replace" if replace else "replace_same_file"
     report, _ = _store(ws, collection, BaseRequest(named, base, replace, copy=copy), read, existing, prune=prune)
-    if report.base != OUTSIDE:
-        top = import_base.located(ws.places.top)
-        folders = (each.relative_to(top).as_posix() for each in named if each.is_dir())
-        seen.remember_folders(collection, folders, selected)
-    seen.save()
     return msgspec.structs.replace(report, hint=tracked.hint if tracked else "")
 
 
@@ -190,8 +183,6 @@ def _store(
 
     done = put(ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=arrange))
     import_bases.remember(ws, collection, base)
-    if done.branch and done.report.changes.total:
-        ws.remember_imported(Working(done.branch))
     last = outcomes[-1]
     report = msgspec.structs.replace(
         ImportReport.of(done),
@@ -210,6 +201,6 @@ def _is_below(source: str, aside: Several[str]) -> bool:
     return bool(aside) and any(str(each) in aside for each in (Path(source), *Path(source).parents))
 
 
-def converter_of(ws: Workspace, *, seconds: float = math.inf) -> Converter:
-    """For files that are imported, which may be larger than others; `seconds` as `Converter`."""
-    return Converter(msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES), seconds=seconds)
+def converter_of(ws: Workspace) -> Converter:
+    """For files that are imported, which may be larger than others."""
+    return Converter(msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES))

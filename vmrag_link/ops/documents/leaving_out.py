@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
-from vmrag_link.documents import import_base
-from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, is_in
-from vmrag_link.documents.seen_files import FileSelection
+from vmrag_link.documents.importing import FileSelection
 from vmrag_link.errors import (
     CollectionMissing,
     DocumentMissing,
-    LimitExceeded,
     NotInitialized,
     PinMissing,
-    SourceReadOnly,
     UsageInvalid,
     VmragError,
     quoted,
@@ -46,7 +42,6 @@ LOCK_FILES = ("package-lock.json", "npm-shrinkwrap.json", "packages.lock.json")
 
 Derived = Callable[[Sequence[Path]], Mapping[Path, str]]
 """Which of these files are documents already, without being stored, with the reasons."""
-_TRACK = "git add"
 _CACHE = "derived"
 """Of what was seen of the files, beside that of `workspace.sources`, which lists fewer sources."""
 
@@ -115,36 +110,6 @@ def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
         ) from None
 
 
-def private(
-    places: Places, base: ImportBase, sources: Collection[str], folders: Mapping[str, FileSelection]
-) -> set[str]:
-    """Which of these files, though there are documents of that source, are taken only when a person
-    names them: what git ignores, and hidden files that it does not track.
-
-    A stranger may have written the source, and what is stored is pushed. `folders` were imported
-    here: what a person took with them is not private. Raises `GitFailed`.
-    """
-    from vmrag_link.git import listing
-    from vmrag_link.git.listing import Repositories
-
-    repositories = Repositories(places)
-    paths = {base.origin / each: each for each in sources}
-    ignored = {paths[each] for each in repositories.hidden(paths)} if paths else set()
-    if ignored:
-        named = repositories.hidden(base.top / each for each in folders)
-        whole = [each for each, what in folders.items() if what.include_ignored or base.top / each in named]
-        ignored = {each for each in ignored if not any(is_in(each, folder) for folder in whole)}
-    hidden = {each for each in sources if _is_hidden(each)}
-    if hidden and base.recorded != OUTSIDE:
-        hidden -= listing.index(places).tracked
-    taken = [each for each in folders if _is_hidden(each)]
-    return ignored | {each for each in hidden if not any(is_in(each, folder) for folder in taken)}
-
-
-def _is_hidden(path: str) -> bool:
-    return (path.startswith(".") and path != ROOT) or "/." in path
-
-
 class DerivedFiles:
     """Which files of the work tree are documents of sources, as of the first call; also of sources
     that a stored collection of their name hides. Nothing is indexed.
@@ -171,14 +136,6 @@ class DerivedFiles:
         cache = places.source_state / _CACHE
         return work_tree.in_work_tree(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
 
-    @cached_property
-    def _untracked(self) -> set[str]:
-        from vmrag_link.sources.rules import untracked_files
-
-        with contextlib.suppress(LimitExceeded):  # more than anybody has written
-            return set().union(*untracked_files(self._ws.places, self.sources))
-        return set()
-
     @property
     def paths(self) -> set[str]:
         """Of all files that may be documents, below the top; what is in them was not looked at."""
@@ -198,41 +155,6 @@ class DerivedFiles:
                 if isinstance(document, Document):
                     found.setdefault(file.path, document)
         return found
-
-    def refusal(self, files: Sequence[Path]) -> SourceReadOnly | None:
-        """The error where all these files are documents of sources; None where one is not."""
-        reasons = self.reasons(files)
-        if not files or len(reasons) < len(files):
-            return None
-        path, reason = next(iter(reasons.items()))
-        name = path.relative_to(import_base.located(self._ws.places.top)).as_posix()
-        what, _, then = reason.partition(": ")
-        hint = f"{then} {quoted(name)}" if then == _TRACK else f"Edit the file {name}"
-        return SourceReadOnly(
-            f"{name} {what}.",
-            hint=f"{hint}   (to store it all the same, let `exclude` of the source name it, in .vmrag.yaml)",
-            path=name,
-        )
-
-    def reasons(self, files: Sequence[Path]) -> Mapping[Path, str]:
-        """Why nothing is stored of these files, which are `import_base.located`; without others."""
-        if not self.sources:
-            return {}
-        from vmrag_link.sources import rules
-
-        top = import_base.located(self._ws.places.top)
-        below = {each.relative_to(top).as_posix(): each for each in files if each.is_relative_to(top)}
-        named = {path: source for path in below if (source := rules.source_of(self.sources, path))}
-        there = self.documents(named.keys() & self.paths) if named else {}
-        found = {below[path]: _reason(each.collection) for path, each in there.items()}
-        coming = named.keys() & self._untracked if named else ()
-        return found | {below[path]: _reason(named[path].collection, coming=True) for path in coming}
-
-
-def _reason(collection: str, *, coming: bool = False) -> str:
-    if coming:
-        return f"is a document of the source {collection!r} as soon as git tracks it: {_TRACK}"
-    return f"is a document of the source {collection!r} already: edit the file"
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed, with_sources
 from vmrag_link.ops.history import known, revparse
 from vmrag_link.progress import Task
-from vmrag_link.workspace import Workspace, twins
+from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.worktree import OpenSources
 
@@ -61,12 +61,10 @@ class TextSource(Protocol):
 
 
 class WithFiles:
-    """Rows of a knowledge base, and the documents of sources, as those of one place. `hidden`: rows
-    that are left out, because their files answer.
-    """
+    """Rows of a knowledge base, and the documents of sources, as those of one place."""
 
-    def __init__(self, rows: TextSource, files: IndexedRows, hidden: Iterable[tuple[str, str]] = ()) -> None:
-        self._rows, self._files, self._hidden = rows, files, frozenset(hidden)
+    def __init__(self, rows: TextSource, files: IndexedRows) -> None:
+        self._rows, self._files = rows, files
         self._names = {each.name for each in files.collections("")}
 
     def collections(self, at: At) -> list[Collection]:
@@ -77,7 +75,7 @@ class WithFiles:
 
     def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
         for each in self._of(collection):
-            yield from (row for row in each.documents(at, collection=collection) if row.key not in self._hidden)
+            yield from each.documents(at, collection=collection)
 
     def _of(self, collection: str | None) -> Sequence[TextSource]:
         if collection is None:
@@ -96,8 +94,7 @@ def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Stand
         def both(rows: TextSource, stands: Standing) -> T:
             if files is None or opened is None:
                 return look(rows, stands)
-            hidden = twins.of_files(ws, stands.at, opened)
-            return look(WithFiles(rows, files, hidden), with_sources(stands, opened, hidden))
+            return look(WithFiles(rows, files), with_sources(stands, opened))
 
         try:
             return read(ws, ref, lambda stands: both(ws.engine, stands))

@@ -10,7 +10,7 @@ import msgspec
 
 from vmrag_link import settings_docs
 from vmrag_link.code.languages import EXTRA_HINT
-from vmrag_link.errors import LimitExceeded, NotInitialized, PinMissing
+from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
@@ -19,7 +19,7 @@ from vmrag_link.sources import rules
 from vmrag_link.sources.readable import LeftOutFile
 from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sync import source_views
-from vmrag_link.workspace import Workspace, twins
+from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.worktree import OpenSources
 
 
@@ -55,9 +55,8 @@ class SourcesReport(Record, frozen=True):
 
     `removed`: files of HEAD that the work tree has no more. `missing`: files whose contents this
     clone does not have. `untracked`: files that would be documents if git tracked them.
-    `shadowed`: stored documents of these files, which do not answer. `unnamed`: how many tracked
-    files that could be documents are in no source, by the endings of their names; `addition`: what
-    to write below `sources:` in `.vmrag.yaml`, so that they are.
+    `unnamed`: how many tracked files that could be documents are in no source, by the endings of
+    their names; `addition`: what to write below `sources:` in `.vmrag.yaml`, so that they are.
     """
 
     commit: str | None
@@ -66,7 +65,6 @@ class SourcesReport(Record, frozen=True):
     removed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     untracked: int = 0
-    shadowed: tuple[str, ...] = ()
     proposed: bool = False
     proposal: str = ""
     unnamed: Mapping[str, int] = {}
@@ -109,7 +107,6 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             opened.removed,
             opened.missing,
             _untracked(ws, available) if ref is None and not config.sources_untracked else 0,
-            _shadowed(ws, opened) if ref is None else (),
             proposed,
             proposal,
             beside.endings,
@@ -186,7 +183,7 @@ def _row(
         documents=len(files),
         uncommitted=opened.uncommitted.get(name, {}),
         unavailable=why,
-        hint=("vmrag sources adopt" if name in stored else EXTRA_HINT) if why else "",
+        hint=("vmrag sources dedupe" if name in stored else EXTRA_HINT) if why else "",
     )
 
 
@@ -209,11 +206,3 @@ def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
     except LimitExceeded:
         return untracked_count(ws.places, sources)
     return len({path for source, files in found for path in files if rules.source_of([source], path)})
-
-
-def _shadowed(ws: Workspace, opened: OpenSources) -> tuple[str, ...]:
-    try:
-        at = ws.at()
-    except (NotInitialized, PinMissing):
-        return ()
-    return tuple(sorted("/".join(key) for key in twins.of_files(ws, at, opened)))

@@ -97,11 +97,9 @@ class TrackedFiles:
         from vmrag_link.code import languages
         from vmrag_link.sources import rules
 
-        if rules.flaw_of_name(path):
-            return False
         if formats.by_suffix(path) is None:  # a source of the kind code reads any text
-            return self._texts or bool(languages.language_of(path))
-        return not rules.flaw_of_kind(path, "document", by_hand=True)
+            return (self._texts or bool(languages.language_of(path))) and not rules.flaw_of_name(path)
+        return rules.can_read(path)
 
     def _find_unreadable(self, files: Mapping[Path, str]) -> set[Path]:
         """Return the files that sources leave out because of attributes, such as LFS, or size."""

@@ -27,7 +27,7 @@ from vmrag_link.sync.target import left_behind
 from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
-SHADOWS, INCOMPLETE = "SOURCE_SHADOWS", "SOURCES_INCOMPLETE"
+INCOMPLETE = "SOURCES_INCOMPLETE"
 _NAMED = 3
 
 
@@ -38,8 +38,7 @@ class SourceBlock(Record, frozen=True, omit_defaults=True):
 
     `indexed`: so many percent of the files answered, because the others are not indexed yet.
     `missing`: paths of which this clone has no contents; `failed`: files that could not be cut
-    here. `unavailable`: why collections were not asked, by name. `shadowed`: stored documents of
-    these files, which are left out (`SOURCE_SHADOWS`). `problem`: why no files answered.
+    here. `unavailable`: why collections were not asked, by name. `problem`: why no files answered.
     """
 
     commit: str | None
@@ -51,7 +50,6 @@ class SourceBlock(Record, frozen=True, omit_defaults=True):
     missing: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = {}
-    shadowed: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -108,19 +106,19 @@ def viewed(ws: ReadableStore, view: View) -> Standing:
         commit=view.revision,
         dirty=view.dirty,
         in_sync=not view.notes,
-        sources=_source_block(view.sources, view.hidden, view.git_head, view.files_note),
+        sources=_source_block(view.sources, view.git_head, view.files_note),
     )
     return Standing(view.at, view.revision, block, view.notes)
 
 
-def with_sources(stands: Standing, opened: OpenSources | None, hidden: Sequence[tuple[str, str]] = ()) -> Standing:
-    """The same place, where files of its tree answer, too, and in place of `hidden` documents."""
-    block = _source_block(opened, hidden, None)
+def with_sources(stands: Standing, opened: OpenSources | None) -> Standing:
+    """The same place, where files of its tree answer, too."""
+    block = _source_block(opened, None)
     return msgspec.structs.replace(stands, kb=msgspec.structs.replace(stands.kb, sources=block)) if block else stands
 
 
 def source_warnings(kb: KbBlock) -> list[str]:
-    """What of the files of sources did not answer, or answers in place of something, and why."""
+    """What of the files of sources did not answer, and why."""
     return [sentence for _, sentence in coded_source_warnings(kb)]
 
 
@@ -137,23 +135,16 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
             said.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))
     if found.indexed < 100:  # noqa: PLR2004  percent
         said.append((INCOMPLETE, f"indexing: {found.indexed} % of the files answer; the next question goes on."))
-    if found.shadowed:
-        documents = f"{plural(len(found.shadowed), 'stored document')} of the same files"
-        # At a commit without a pin they are those of other commits.
-        then = "; to remove them: vmrag sources adopt" if kb.in_sync else ""
-        said.append((SHADOWS, f"Left out, because sources answer: {documents}{then}"))
     return said
 
 
 def _unavailable(name: str, why: str) -> str:
     if why == STORED:
-        why += ", which answers; to let the files answer: vmrag sources adopt"
+        why += ", which answers; to let the files answer: vmrag sources dedupe"
     return f"The source {name!r} was not asked: {why}{'' if ': ' in why else '.'}"
 
 
-def _source_block(
-    opened: OpenSources | None, hidden: Sequence[tuple[str, str]], head: str | None, problem: str = ""
-) -> SourceBlock | None:
+def _source_block(opened: OpenSources | None, head: str | None, problem: str = "") -> SourceBlock | None:
     if opened is None:
         return SourceBlock(head, (), problem=problem) if problem else None
     return SourceBlock(
@@ -166,7 +157,6 @@ def _source_block(
         missing=opened.missing,
         failed=opened.failed,
         unavailable=opened.unavailable,
-        shadowed=tuple(f"{name}/{doc_id}" for name, doc_id in hidden),
     )
 
 

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.ops.documents import stale
-from vmrag_link.ops.documents.stale import StaleReport
+from vmrag_link.ops.documents.copies import StoredCopy, find_copies
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, PackedPassage, Span, pack, whole_symbol
 from vmrag_link.ops.index.passage_places import PassagePlaces
@@ -16,7 +15,7 @@ from vmrag_link.ops.index.passages import committed_files, documents_of
 from vmrag_link.ops.index.query import answer, require_query, searching
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View, Workspace
+from vmrag_link.workspace import ReadableStore, View
 
 
 class PackRequest(Record, frozen=True):
@@ -37,7 +36,7 @@ class PackedReport(Record, frozen=True):
     left_out: int
     kb: KbBlock
     notes: tuple[str, ...] = ()
-    stale: StaleReport | None = None
+    copies: tuple[StoredCopy, ...] = ()
 
 
 def packed_answer(
@@ -51,9 +50,9 @@ def packed_answer(
         packer = HitPacker(ws, searcher, view, committed=at is not None)
         packed = packer.pack(found.results, request)
         shown = {(each.collection, each.doc_id) for each in packed.passages}
-        outdated = packer.stale(shown) if at is None else None
+        copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()
         return PackedReport(
-            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, outdated
+            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies
         )
 
     return searching(ws, look, at=at)
@@ -88,12 +87,9 @@ class HitPacker:
             packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, request.neighbours))))
         return pack(packable, documents, request.budget)
 
-    def stale(self, shown: Several[tuple[str, str]]) -> StaleReport | None:
-        """Which of these documents say what their files said before."""
-        if not isinstance(self._ws, Workspace):
-            return None
-        some = [each for each in self._read if each[1].key in shown]
-        return stale.report(self._ws, stale.among_documents(self._ws, some))
+    def find_copies(self, shown: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
+        """Return the copies of tracked files among these documents."""
+        return find_copies(self._ws, [row for row in self._read if row[1].key in shown])
 
     def _places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
         try:

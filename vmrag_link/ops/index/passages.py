@@ -10,15 +10,14 @@ from vmrag_link.errors import EngineError
 from vmrag_link.git import beside
 from vmrag_link.index import keywords
 from vmrag_link.models import SOURCE, Collection, Document, Record
-from vmrag_link.ops.documents import stale
-from vmrag_link.ops.documents.stale import StaleReport
+from vmrag_link.ops.documents.copies import StoredCopy, find_copies
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision
 from vmrag_link.ops.index.passage_places import PassagePlaces, PlacedPassage, line_at
 from vmrag_link.ops.index.query import answer, require_query, searching
 from vmrag_link.retrieval.code_ranking import CodeQuestion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View, Workspace
+from vmrag_link.workspace import ReadableStore, View
 
 
 class PassagePlace(Record, frozen=True):
@@ -37,14 +36,14 @@ class PassagePlace(Record, frozen=True):
 
 
 class PassageReport(Record, frozen=True):
-    """`notes`: why the answer is not from the pinned revision, if so. `stale`: of which documents
-    among its sources the files were changed since.
+    """`notes`: why the answer is not from the pinned revision, if so. `copies`: the
+    documents among the results that are copies of tracked files.
     """
 
     results: list[PlacedPassage]
     kb: KbBlock
     notes: tuple[str, ...] = ()
-    stale: StaleReport | None = None
+    copies: tuple[StoredCopy, ...] = ()
 
 
 def passages(
@@ -64,7 +63,7 @@ def passages(
     def look(searcher: Searcher, view: View) -> PassageReport:
         found = answer(ws, searcher, view, asked)
         passages = _marked(searcher, view, asked.text, found.results)
-        outdated = None
+        copies: tuple[StoredCopy, ...] = ()
         try:
             read = list(documents_of(ws, searcher, view, passages))
             committed = committed_files(ws, view, read) if at else {}
@@ -74,11 +73,11 @@ def passages(
                 there.of(each, context, neighbours, question=question) if there else each
                 for each, there in ((each, places.get((each.collection, each.doc_id))) for each in passages)
             ]
-            if at is None and isinstance(ws, Workspace):
-                outdated = stale.report(ws, stale.among_documents(ws, read))
+            if at is None and found.kb.in_sync:
+                copies = find_copies(ws, read)
         except EngineError as why:  # the index answers without the knowledge base
             ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
-        return PassageReport(passages, found.kb, found.notes, outdated)
+        return PassageReport(passages, found.kb, found.notes, copies)
 
     return searching(ws, look, at=at)
 

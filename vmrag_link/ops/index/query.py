@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-import msgspec
-
 from vmrag_link import permissions
 from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.git import plumbing
@@ -20,7 +18,7 @@ from vmrag_link.paths import TREE
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View, Workspace, twins
+from vmrag_link.workspace import ReadableStore, View, Workspace
 
 T = TypeVar("T")
 SAID = "said"
@@ -94,7 +92,7 @@ def searching(
 
     def open_searcher(view: View) -> T:
         ranking = fusion.ranking(at.retrieval) if at else ws.ranking
-        searcher = Searcher(view.folder, ws.models.of, ranking, more=view.more, hidden=view.hidden)
+        searcher = Searcher(view.folder, ws.models.of, ranking, more=view.more)
         with contextlib.closing(searcher):
             return look(searcher, view)
 
@@ -139,9 +137,7 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
             opened = held.enter_context(ws.sources.at(at.commit, at.config))
         answering = folder or (opened.folder if opened else None)
         assert answering is not None  # noqa: S101  `ranked_commit` gives one of them at least
-        view = View(answering, at.revision, None, dirty=False, git_head=head, sources=opened)
-        hidden = twins.of_files(ws, at.revision, opened) if at.revision and opened else ()
-        yield msgspec.structs.replace(view, hidden=hidden)
+        yield View(answering, at.revision, None, dirty=False, git_head=head, sources=opened)
 
 
 def how_to_keep(ws: Workspace, kb: KbBlock) -> str:

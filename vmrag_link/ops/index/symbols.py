@@ -70,7 +70,7 @@ def symbols(
         names = _code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
         found = []
-        with damage_errors(view.folder), IndexReader.open(view.folder, *view.more, hidden=view.hidden) as index:
+        with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
             for each in names:
                 for definition in _definitions(index, each, wanted, among or Narrowing()):
                     changed = uncommitted.get(each, {}).get(definition.path, "")

@@ -137,7 +137,6 @@ _LACKS = {
     "NOT_ON_REMOTE": "the revision that {} pins, which this repository does not have yet",
     "NOT_COMPARABLE": "the history that {} would be compared with",
     "LOSS_ACCEPTED": "knowledge that {} gives up as lost",
-    "STALE_DOCUMENT": "in {}, what the file of a document says by now",
     "MOVED_BACK": "newer knowledge, behind which {} steps back",
 }
 

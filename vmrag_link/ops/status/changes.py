@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from typing import Literal
 
 from vmrag_link.engines.base import root_of
-from vmrag_link.errors import EngineError, GitError, LimitExceeded, NotInitialized, PinError
+from vmrag_link.errors import GitError, LimitExceeded
 from vmrag_link.models import ChangeKind, HeaderDifference, Record, Working
 from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.file_changes import FileChanges, file_changes
+from vmrag_link.ops.documents.copies import StoredCopy, list_copies
 from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace, source_tree, twins
-from vmrag_link.workspace.source_tree import SourceTree
+from vmrag_link.workspace import Workspace, source_tree
 
 
 class PendingDocument(Record, frozen=True):
@@ -44,14 +43,14 @@ class Unpushed(Record, frozen=True):
 
 
 class PendingChanges(Record, frozen=True):
-    """`documents` and `collections` that are not committed, and `files` that are not imported.
+    """`documents` and `collections` that are not committed, and stored `copies` of tracked files.
 
     `unpushed` is None where there is no remote.
     """
 
     documents: tuple[PendingDocument, ...] = ()
     collections: tuple[PendingCollection, ...] = ()
-    files: FileChanges = FileChanges()
+    copies: tuple[StoredCopy, ...] = ()
     unpushed: Unpushed | None = None
 
 
@@ -68,7 +67,7 @@ def changes(ws: Workspace, target: Target) -> PendingChanges:
     return PendingChanges(
         tuple(PendingDocument(*each.key, each.header.title, each.kind) for each in found.documents),
         tuple(PendingCollection(each.key, each.kind) for each in found.collections),
-        file_changes(ws, writing.place(target)),
+        list_copies(ws, writing.place(target)),
         _unpushed(ws, target),
     )
 
@@ -103,8 +102,7 @@ class SourcesStatus(Record, frozen=True):
     """`uncommitted`: `COLLECTION/PATH`, as they stand; `removed`: paths that the work tree has no
     more; `untracked`: how many more files git does not track. `missing`: paths of which this clone
     has no contents. `unavailable`: why collections cannot be asked, by name. `problem`: why nothing
-    is known of the files; empty otherwise. `shadowed`: stored documents of these files, which do
-    not answer (`COLLECTION/DOC`).
+    is known of the files; empty otherwise.
     """
 
     collections: tuple[SourceCollection, ...] = ()
@@ -114,7 +112,6 @@ class SourcesStatus(Record, frozen=True):
     missing: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = {}
     problem: str = ""
-    shadowed: tuple[str, ...] = ()
 
 
 def sources_status(ws: Workspace) -> SourcesStatus | None:
@@ -142,15 +139,4 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
         untracked=untracked,
         missing=tree.listing.missing,
         unavailable=tree.unavailable,
-        shadowed=_shadowed(ws, tree),
     )
-
-
-def _shadowed(ws: Workspace, tree: SourceTree) -> tuple[str, ...]:
-    if not ws.initialized:
-        return ()
-    try:
-        found = list(twins.find(ws, ws.engine, ws.at(), {path for _, path in tree.files}))
-    except (EngineError, NotInitialized, PinError):  # of which the rest of the status speaks
-        return ()
-    return tuple(sorted("/".join(key) for key in found))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
@@ -18,7 +16,7 @@ from vmrag_link.git import history, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, Working
-from vmrag_link.ops.documents import branches, stale
+from vmrag_link.ops.documents import branches, copies
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
@@ -141,13 +139,12 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     except RowsInvalid as error:  # another program wrote it
         state, found, hint = "drift", None, error.hint
         reasons.append(error.message)
-    if found and (outdated := stale.of_changes(ws, found.files)):
-        reasons.insert(0, f"warning: {outdated.sentence}")
+    if found and found.copies:
+        reasons.insert(0, f"warning: {copies.form_sentence(found.copies)}")
     if with_changes:
         reasons += branches.lines(ws, target)
-    if merge and not merge.written:  # what it brings moves the pin, and explains the files
+    if merge and not merge.written:  # what it brings moves the pin
         hint = RESOLVE if state == "drift" else hint
-        found = _after_resolve(found) if found else None
     return StatusReport(
         state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found, files
     )
@@ -295,13 +292,6 @@ def _open_merge(ws: Workspace) -> tuple[MergeState | None, VmragError | None]:
         return merge_state.current(ws), None
     except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
         return None, error
-
-
-def _after_resolve(found: PendingChanges) -> PendingChanges:
-    """Importing the files that git has merged would make the merge a change of one side."""
-    if not found.files.commands:
-        return found
-    return msgspec.structs.replace(found, files=msgspec.structs.replace(found.files, commands=(RESOLVE,)))
 
 
 def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[str]:

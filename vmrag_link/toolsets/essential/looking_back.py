@@ -104,9 +104,8 @@ def _step(found: KnownStep) -> HistoryStep:
 
 class StateResult(ToolResult, frozen=True):
     """`pin`: the revision that the code pins; `revision`: what is read. `uncommitted` documents,
-    and `files` that differ from HEAD or from what was imported from them, as `KIND NAME`.
-    `unpushed`: revisions; null where there is no remote, or nothing is known of it. `next`: the
-    command that helps.
+    and `files` of sources that differ from HEAD, as `KIND NAME`. `unpushed`: revisions; null where
+    there is no remote, or nothing is known of it. `next`: the command that helps.
     """
 
     whole_kb: ClassVar[bool] = True
@@ -132,8 +131,7 @@ def status(call: Call) -> StateResult:
     found = statuses.status(call.ws, with_changes=True)
     pending, sources = found.changes, found.sources
     uncommitted = [f"{each.kind} {each.collection}/{each.doc_id}" for each in pending.documents] if pending else []
-    files = [f"{each.kind} {each.path}" for each in pending.files.files] if pending else []
-    files += [f"uncommitted {each.partition('/')[2]}" for each in sources.uncommitted] if sources else []
+    files = [f"uncommitted {each.partition('/')[2]}" for each in sources.uncommitted] if sources else []
     more = _more(uncommitted, "uncommitted documents") + _more(files, "files")
     return StateResult(
         state=found.state,

@@ -11,8 +11,7 @@ from vmrag_link import terminal_text
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.import_ import ImportRequest, end_lines, skipped_lines
 from vmrag_link.documents import import_base, importing
-from vmrag_link.documents.importing import Skipped
-from vmrag_link.documents.seen_files import FileSelection
+from vmrag_link.documents.importing import FileSelection, Skipped
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents import named_files, writing

@@ -23,7 +23,6 @@ TOPICS = (
     indexes.COPIES,
     indexes.SOURCES,
     indexes.LOCAL_INDEX,
-    indexes.IMPORTED,
     indexes.STORES,
     indexes.SERVER,
     indexes.SYNC,

@@ -87,10 +87,13 @@ def _other_line(ws: Workspace) -> str:
 def _check_settings(ws: Workspace) -> Iterator[Finding]:
     """Settings that cannot be used stop every command; what was ignored is a warning each."""
     for warning in ws.settings.loaded.warnings:
-        yield Finding("CONFIG_IGNORED", "warning", warning, _fix_of_setting(warning))
+        yield Finding("CONFIG_IGNORED", "warning", warning, _fix_of_setting(ws, warning))
 
 
-def _fix_of_setting(warning: str) -> str:
+def _fix_of_setting(ws: Workspace, warning: str) -> str:
+    removed = ws.settings.loaded.removed.values()
+    if place := next((setting.place for setting in removed if warning.startswith(setting.place)), ""):
+        return f"Delete the setting: {place}"
     if wrong := _MISSPELLED.search(warning):
         name, meant = wrong.groups()
         return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'

@@ -17,7 +17,6 @@ from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient
 from vmrag_link.chroma_server.contents import SharedContents
 from vmrag_link.chroma_server.share import difference, give_up
-from vmrag_link.documents import import_base
 from vmrag_link.embedding.base import SERVICES
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import Engine
@@ -147,21 +146,6 @@ def _drop_local(ws: Workspace, _: Finding) -> str:
     return "Removed it; the next search builds it again."
 
 
-def _check_imported(ws: Workspace) -> Iterator[Finding]:
-    """Compare the list of imported files, by which queries and hooks decide, with the documents."""
-    path = ws.places.imported
-    if not ws.initialized or not ws.standing_revision or not path.exists():
-        return
-    if import_base.lacks_files(path.read_bytes(), ws.imported_sources(ws.at())):
-        message = "The list of imported files lacks some of them: they are not compared at a commit."
-        yield Finding("IMPORTED_LIST", "warning", message, DOCTOR, str(path))
-
-
-def _rewrite_imported(ws: Workspace, _: Finding) -> str:
-    ws.remember_imported(ws.at())
-    return "Wrote it again."
-
-
 def vectors(ws: Workspace) -> Iterator[Finding]:
     path = ws.places.embeddings
     damage = EmbeddingCache(path).damage()
@@ -178,7 +162,6 @@ VIEWS = Topic("indexes", views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED"
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
 SOURCES = Topic("indexes of sources", _check_sources, {"SOURCES_DAMAGED": _drop_sources})
 LOCAL_INDEX = Topic("this machine's index", _check_local, {"LOCAL_INDEX_DAMAGED": _drop_local})
-IMPORTED = Topic("imported files", _check_imported, {"IMPORTED_LIST": _rewrite_imported})
 VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})
 SYNC = Topic("sync", synced, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})
 

@@ -9,16 +9,18 @@ revisions? One of another knowledge base may have come here from a remote.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME, misplaced_root
-from vmrag_link.errors import KnowledgeLost, RemoteError, quoted, set_aside
+from vmrag_link.errors import KnowledgeLost, PinError, RemoteError, quoted, set_aside
 from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
+from vmrag_link.ops.documents import copies
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.links import links
@@ -48,6 +50,18 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
         yield Finding("KB_DAMAGED", "error", damage, _fetch_again(ws.engine.folder), str(ws.engine.folder))
     yield from _check_root_branch(ws)
     yield from _check_note(ws)
+    if not damage:
+        yield from _check_stored_copies(ws)
+
+
+def _check_stored_copies(ws: Workspace) -> Iterator[Finding]:
+    """List stored copies of tracked files, which may be outdated."""
+    with contextlib.suppress(PinError):  # another topic reports it
+        stored = copies.list_copies(ws, ws.at())
+        if stored:
+            names = ", ".join(f"{copy.collection}/{copy.doc_id}" for copy in stored)
+            message = f"{copies.form_sentence(stored, command=False).rstrip('.')}: {names}."
+            yield Finding(copies.CODE, "note", message, copies.REMOVE)
 
 
 def _check_root_branch(ws: Workspace) -> Iterator[Finding]:

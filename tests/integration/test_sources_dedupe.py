@@ -1,4 +1,4 @@
-"""`vmrag sources adopt`: stored documents of files that are documents themselves."""
+"""`vmrag sources dedupe`: remove stored copies of files that are documents themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project, copied, derived
-from vmrag_link.ops.branches import adopt_sources
+from vmrag_link.ops.branches import dedupe_sources
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -24,7 +24,7 @@ def set_up(project: Project) -> None:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory, template):
-    return derived(tmp_path_factory, "adopting", template, set_up)
+    return derived(tmp_path_factory, "deduping", template, set_up)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ FILES = {"files/docs/setup.md", "files/docs/rest.md", "files/docs/deep/tls.txt"}
 
 def test_twins_are_removed_and_committed_with_the_pin(project):
     before = project.pinned
-    done = project.ask("sources", "adopt")
+    done = project.ask("sources", "dedupe")
     assert len(done["documents"]) == 3
     assert done["differing"] == []
     assert project.pinned == done["commit"]["revision"] != before
@@ -51,7 +51,7 @@ def test_twins_are_removed_and_committed_with_the_pin(project):
 
 
 def test_the_settings_that_name_the_sources_go_into_the_same_commit(project):
-    assert 'Next: git commit -m "…"' in project.vmrag("sources", "adopt").out
+    assert 'Next: git commit -m "…"' in project.vmrag("sources", "dedupe").out
 
 
 @pytest.mark.parametrize("tracked", [True, False])
@@ -62,7 +62,7 @@ def test_settings_that_are_not_staged_are_named_in_what_to_type(project, tracked
         project.git("rm", "-q", "--cached", ".vmrag.yaml")
         project.git("commit", "-qm", "untracked")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
-    assert 'Next: git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "adopt").out
+    assert 'Next: git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "dedupe").out
 
 
 @pytest.mark.hooks("on")
@@ -70,7 +70,7 @@ def test_a_commit_that_drops_documents_and_not_their_sources_says_so(project):
     project.write(".vmrag.yaml", SETTINGS)
     project.git("commit", "-qam", "no sources")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
-    project.vmrag("sources", "adopt")
+    project.vmrag("sources", "dedupe")
     said = project.run("commit", "-m", "adopted").stderr
     assert "This commit drops 3 documents that sources of .vmrag.yaml answer" in said
     project.git("add", ".vmrag.yaml")
@@ -78,27 +78,27 @@ def test_a_commit_that_drops_documents_and_not_their_sources_says_so(project):
 
 
 def test_adopting_again_changes_nothing(project):
-    project.vmrag("sources", "adopt")
+    project.vmrag("sources", "dedupe")
     pinned = project.pinned
-    again = project.ask("sources", "adopt")
+    again = project.ask("sources", "dedupe")
     assert (again["documents"], again["commit"]) == ([], None)
     assert project.pinned == pinned
 
 
 def test_a_dry_run_lists_and_removes_nothing(project):
     before = names(project)
-    assert "rm handbook/setup.md" in project.vmrag("sources", "adopt", "--dry-run").out
+    assert "rm handbook/setup.md" in project.vmrag("sources", "dedupe", "--dry-run").out
     assert names(project) == before
 
 
 def test_beside_other_uncommitted_documents_the_removal_waits_for_a_commit(project):
     project.put("note.md", "A note.")
     pinned = project.pinned
-    done = project.ask("sources", "adopt")
+    done = project.ask("sources", "dedupe")
     assert done["uncommitted"]
     assert project.pinned == pinned
     assert project.marks()["setup.md"] == "removed"
-    assert "vmrag commit" in project.vmrag("sources", "adopt").out
+    assert "vmrag commit" in project.vmrag("sources", "dedupe").out
     project.vmrag("commit", "-m", "both")
     assert names(project) == {"handbook/faq.md", "handbook/note.md", *FILES}
 
@@ -109,20 +109,20 @@ def test_a_text_that_no_revision_holds_is_kept(project):
     project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.write("docs/setup.md", "# Setup\n\nTold otherwise.\n")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
-    done = project.ask("sources", "adopt")
+    done = project.ask("sources", "dedupe")
     assert done["unsaved"] == [{"collection": "handbook", "doc_id": "setup.md"}]
     assert "Told once." in project.vmrag("show", f"{done['kept']}:handbook/setup.md").out
 
 
 def test_what_came_from_no_file_stays(project):
     project.put("setup.md", "# Setup\n\nTyped in.\n")
-    project.vmrag("sources", "adopt")
+    project.vmrag("sources", "dedupe")
     assert "handbook/setup.md" in names(project)
 
 
 def test_a_document_that_says_something_else_than_its_file_is_named(project):
     project.write("docs/setup.md", "# Setup\n\nInstall it otherwise.\n")
-    done = project.ask("sources", "adopt")
+    done = project.ask("sources", "dedupe")
     assert done["differing"] == [{"collection": "handbook", "doc_id": "setup.md"}]
     then = project.vmrag("show", f"{done['commit']['parent']}:handbook/setup.md").out
     assert "pip" in then
@@ -133,7 +133,7 @@ def test_a_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(p
     project.record("without")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
     assert "not read" in project.vmrag("sources").out
-    done = project.ask("sources", "adopt")
+    done = project.ask("sources", "dedupe")
     assert done["collections"] == ["handbook"]
     assert names(project) == {each.replace("files/", "handbook/") for each in FILES}
     assert "not read" not in project.vmrag("sources").out
@@ -141,18 +141,18 @@ def test_a_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(p
 
 def test_one_with_other_documents_stays_and_it_is_said_what_to_do(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
-    said = project.vmrag("sources", "adopt").out
+    said = project.vmrag("sources", "dedupe").out
     assert "The stored collection handbook has 1 other document" in said
     assert names(project) == {"handbook/faq.md"}
     project.vmrag("rm", "handbook/faq.md")
     project.vmrag("commit", "-m", "without")
-    assert project.ask("sources", "adopt")["collections"] == ["handbook"]
+    assert project.ask("sources", "dedupe")["collections"] == ["handbook"]
     assert names(project) == {each.replace("files/", "handbook/") for each in FILES}
 
 
 def test_a_file_that_is_left_out_keeps_its_stored_document(project):
     project.write("docs/rest.md", "<!-- @generated -->\n# Rest\n")
-    project.vmrag("sources", "adopt")
+    project.vmrag("sources", "dedupe")
     assert names(project) == {"handbook/faq.md", "handbook/rest.md", *FILES - {"files/docs/rest.md"}}
 
 
@@ -161,16 +161,16 @@ def test_a_kill_before_the_commit_leaves_the_removal_uncommitted(project, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(adopt_sources.committing, "commit", killed)
-        project.vmrag("sources", "adopt", code=130)
-    assert "vmrag commit" in project.vmrag("sources", "adopt").out
+        patch.setattr(dedupe_sources.committing, "commit", killed)
+        project.vmrag("sources", "dedupe", code=130)
+    assert "vmrag commit" in project.vmrag("sources", "dedupe").out
     project.vmrag("commit", "-m", "adopted")
     assert names(project) == {"handbook/faq.md", *FILES}
 
 
 def test_without_sources_there_is_nothing_to_adopt(project):
     project.write(".vmrag.yaml", SETTINGS)
-    assert "vmrag init --sources" in project.vmrag("sources", "adopt", code=2).err
+    assert "vmrag sources add PATH" in project.vmrag("sources", "dedupe", code=2).err
 
 
 # -- what is stored, and what is not
@@ -225,24 +225,98 @@ def test_a_name_that_no_file_has_is_missing_as_ever(project):
     assert error["hint"] == "vmrag list --collection files"
 
 
-def test_status_names_what_is_not_committed_and_what_is_stored_beside(project):
+def test_status_and_doctor_report_copies_until_they_are_removed(project):
     project.write("docs/rest.md", "# Rest\n\nSleep.\n")
+    warning = "3 stored copies of tracked files may be outdated"
     said = project.vmrag("status", code=None).out
     assert "not committed: files/docs/rest.md" in said
-    assert "warning: 3 stored documents of the same files, not asked. Next: vmrag sources adopt" in said
-    assert len(project.status()["sources"]["shadowed"]) == 3
-    project.vmrag("sources", "adopt")
-    assert "sources adopt" not in project.vmrag("status", code=None).out
+    assert f"  warning: {warning}: vmrag sources dedupe\n" in said
+    assert {copy["path"] for copy in project.status()["changes"]["copies"]} == {
+        "docs/setup.md",
+        "docs/rest.md",
+        "docs/deep/tls.txt",
+    }
+    doctor = project.vmrag("doctor", code=None).out
+    assert f"{warning}: handbook/deep/tls.txt, handbook/rest.md, handbook/setup.md." in doctor
+    project.vmrag("sources", "dedupe")
+    assert "dedupe" not in project.vmrag("status", code=None).out
+    assert "outdated" not in project.vmrag("doctor", code=None).out
 
 
-def test_at_a_commit_without_pin_and_settings_nobody_is_told_to_remove_what_others_store(project):
+def test_query_warns_of_copies_in_its_answer_only(project):
+    answer = project.ask("query", "install the program", "--collection", "handbook", "-k", "1")
+    assert answer["copies"] == [{"collection": "handbook", "doc_id": "setup.md", "path": "docs/setup.md"}]
+    warning = "warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"
+    asked = ("query", "install the program", "--collection", "handbook", "-k", "1")
+    assert warning in project.vmrag(*asked).out
+    assert warning in project.vmrag(*asked, "--budget", "100").out
+    assert (
+        "outdated" not in project.vmrag("query", "faq", "--collection", "handbook", "--where", '{"title": "faq"}').out
+    )
+    assert "outdated" not in project.vmrag("query", "install", "--collection", "files").out
+
+
+def test_query_does_not_warn_of_copies_of_untracked_files(project):
+    project.git("rm", "-q", "--cached", "docs/setup.md")
+    assert project.ask("query", "install the program", "--collection", "handbook", "-k", "1")["copies"] == []
+
+
+def test_query_without_a_pin_does_not_warn_of_copies(project):
     project.git("rm", "-q", ".dolt-version", ".vmrag.yaml")
     project.git("commit", "-q", "-m", "as before anything was set up")
     for command in ("query install", "sources", "status"):
-        done = project.vmrag(*command.split(), code=None)
-        said = done.out + done.err
-        assert "stored documents of the same files" in said or "Stored, too, and not asked" in said
-        assert "sources adopt" not in said
+        result = project.vmrag(*command.split(), code=None)
+        assert "dedupe" not in result.out + result.err
+
+
+def test_dedupe_names_copies_that_no_source_reads(project):
+    project.write("notes/a.md", "# A\n")
+    project.vmrag("import", "notes", "--collection", "notes")
+    project.vmrag("commit", "-m", "notes")
+    project.git("add", "-A")
+    said = project.vmrag("sources", "dedupe").out
+    assert "No source reads the files of 1 other stored copy: notes/a.md" in said
+    assert "vmrag sources add notes/a.md" in said
+
+
+def test_dedupe_hands_ids_over_to_golden_queries(project):
+    project.drop("faq.md")
+    project.record("without")
+    queries = """\
+# ours
+queries:
+  - query: install the program   # with pip
+    collection: handbook
+    first: handbook/setup.md
+    expect: [handbook/setup.md, "handbook/rest.md"]
+"""
+    project.write(".vmrag/queries.yaml", queries)
+    project.vmrag("check")
+    done = project.ask("sources", "dedupe")
+    assert done["renamed"]["handbook/setup.md"] == "files/docs/setup.md"
+    text = (project.top / ".vmrag/queries.yaml").read_text()
+    assert text == queries.replace('"handbook/rest.md"', "files/docs/rest.md").replace(
+        "handbook/setup.md", "files/docs/setup.md"
+    ).replace("collection: handbook", 'collection: "files"')
+    project.vmrag("check")
+
+
+def test_dedupe_keeps_names_of_a_collection_that_counts_from_the_root(project):
+    project.write(".vmrag.yaml", SETTINGS)
+    project.vmrag("import", "docs", "--collection", "guide", "--copy")
+    project.vmrag("commit", "-m", "guide")
+    before = {name for name in names(project) if name.startswith("guide/")}
+    project.vmrag("sources", "add", "docs", "--collection", "guide")
+    done = project.ask("sources", "dedupe")
+    assert done["collections"] == ["guide"]
+    assert {name for name in names(project) if name.startswith("guide/")} == before
+    assert not any(name.startswith("guide/") for name in done["renamed"])
+
+
+def test_adopt_prints_its_replacement(project):
+    result = project.vmrag("sources", "adopt", code=2)
+    assert "'vmrag sources adopt' is now called 'vmrag sources dedupe'" in result.err
+    assert "hint: vmrag sources dedupe" in result.err
 
 
 def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(project):
@@ -251,7 +325,7 @@ def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(pro
     assert "handbook/setup.md" in said.out
     assert (
         "The source 'handbook' was not asked: the knowledge base stores a collection of that name, which answers; "
-        "to let the files answer: vmrag sources adopt\n"
+        "to let the files answer: vmrag sources dedupe\n"
     ) in said.out
 
 
@@ -262,9 +336,3 @@ def test_a_library_takes_no_file_of_a_source(project):
     report = project.ask("import", "docs", "notes/a.md", "docs/rest.md", "--library", "shelf")
     assert [each["reason"] for each in report["skipped"]] == ["is a document of the source 'files'"] * 4
     assert len(report["taken"]) == 1
-
-
-def test_a_new_file_of_a_source_waits_for_no_import(project):
-    project.write("docs/new.md", "# New\n")
-    project.git("add", "docs/new.md")
-    assert "new.md" not in str(project.status()["changes"]["files"])

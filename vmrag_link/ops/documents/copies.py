@@ -1,0 +1,83 @@
+"""Stored copies of files that git tracks and that a source can read: they may be outdated.
+
+The path that a document has as its source decides, never a text: no file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Several
+from collections.abc import Iterable, Sequence
+
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import plural
+from vmrag_link.models import SOURCE, At, Collection, Document, Record
+from vmrag_link.workspace import ReadableStore, Workspace, twins
+
+CODE = "STORED_COPIES"
+REMOVE = "vmrag sources dedupe"
+
+
+class StoredCopy(Record, frozen=True):
+    """A stored document, and the path of its file from the top of the repository."""
+
+    collection: str
+    doc_id: str
+    path: str
+
+
+def form_sentence(copies: Sequence[StoredCopy], *, command: bool = True) -> str:
+    """Return the warning about copies, with the command that removes them."""
+    files = "a tracked file" if len(copies) == 1 else "tracked files"
+    return f"{plural(len(copies), 'stored copy')} of {files} may be outdated{f': {REMOVE}' if command else '.'}"
+
+
+def list_copies(ws: Workspace, at: At) -> tuple[StoredCopy, ...]:
+    """Return all copies at a place, by name. Raises as the engine, and `GitFailed`."""
+    documents = dict(twins.files_of(ws, ws.engine, at))
+    return _select_tracked(ws, documents)
+
+
+def find_copies(ws: ReadableStore, documents: Iterable[tuple[Collection, Document]]) -> tuple[StoredCopy, ...]:
+    """Return the copies among documents that were read. Raises `GitFailed`."""
+    if not isinstance(ws, Workspace):
+        return ()
+    paths: dict[tuple[str, str], str] = {}
+    for collection, document in documents:
+        if document.source and collection.kind != SOURCE:
+            paths |= twins.paths_of(ws, collection, [(document.doc_id, document.source)])
+    return _select_tracked(ws, paths)
+
+
+def find_copies_by_name(ws: ReadableStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StoredCopy, ...]:
+    """Return the copies among documents, by collection and id. Raises as the engine."""
+    if not isinstance(ws, Workspace):
+        return ()
+    ids: dict[str, dict[str, None]] = {}
+    for collection, doc_id in names:
+        ids.setdefault(collection, {})[doc_id] = None
+    return find_copies(ws, _read_documents(ws.engine, at, ids)) if ids else ()
+
+
+def _read_documents(engine: Engine, at: At, ids: dict[str, dict[str, None]]) -> Iterable[tuple[Collection, Document]]:
+    for collection in engine.collections(at):
+        if collection.name in ids:
+            documents = engine.documents(at, collection=collection.name, ids=ids[collection.name])
+            yield from ((collection, document) for document in documents)
+
+
+def _select_tracked(ws: Workspace, paths: dict[tuple[str, str], str]) -> tuple[StoredCopy, ...]:
+    if not paths:
+        return ()
+    from vmrag_link.sources import rules
+
+    readable = {path for path in paths.values() if rules.can_read(path)}
+    tracked = _list_tracked(ws, readable)
+    return tuple(StoredCopy(*key, path) for key, path in sorted(paths.items()) if path in tracked)
+
+
+def _list_tracked(ws: Workspace, paths: Several[str]) -> Several[str]:
+    if not paths:
+        return ()
+    from vmrag_link.git import listing
+
+    return listing.tracked_files(ws.places, paths)
