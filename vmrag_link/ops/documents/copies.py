@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Sequence
 
+from vmrag_link.documents.import_base import leads_out
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import plural
 from vmrag_link.models import SOURCE, At, Collection, Document, Record
@@ -70,7 +71,8 @@ def _select_tracked(ws: Workspace, paths: dict[tuple[str, str], str]) -> tuple[S
         return ()
     from vmrag_link.sources import rules
 
-    readable = {path for path in paths.values() if rules.can_read(path)}
+    # A stranger may have written a path that leads out of the repository.
+    readable = {path for path in paths.values() if rules.can_read(path) and not leads_out(path)}
     tracked = _list_tracked(ws, readable)
     return tuple(StoredCopy(*key, path) for key, path in sorted(paths.items()) if path in tracked)
 
