@@ -47,14 +47,14 @@ def _sync(places: Places, log: logging.Logger) -> None:
     failed: list[str] = []
     codes: list[str] = []
 
-    def reconcile() -> None:
+    def follow_pin() -> None:
         try:
             _reconcile(places, watched, log)
         except VmragError as error:
             codes.append(error.code)
             raise
 
-    guarded(reconcile, say=failed.append)
+    guarded(follow_pin, say=failed.append)
     if not places.git_dir.is_dir():
         return  # `git worktree remove`
     if failed:

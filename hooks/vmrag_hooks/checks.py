@@ -94,9 +94,9 @@ def before_commit(index_file: Path | None) -> bool:
 def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
     report = commit_check.check(workspace)
     if report.committed:
-        done = f"committed the documents as {report.committed[:7]}"
-        again = f"{done} and staged {PIN_NAME} (if git reports 'nothing to commit', run: git commit)"
-        say(again if report.alone else f"{done}; this commit pins them")
+        sentence = f"committed the documents as {report.committed[:7]}"
+        again = f"{sentence} and staged {PIN_NAME} (if git reports 'nothing to commit', run: git commit)"
+        say(again if report.alone else f"{sentence}; this commit pins them")
     return report.findings
 
 

@@ -29,7 +29,7 @@ FILES = {
 def build(top: Path) -> None:
     project = new_project(top / "repo")
     commit(project, "begin", **FILES)
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_sources_add_refuses_while_the_environment_states_sources(project):
 
 
 def test_sources_add_takes_the_name_of_a_stored_collection(project):
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", "handbook")
     result = project.vmrag("sources", "add", "docs", "--collection", "handbook")
@@ -125,7 +125,7 @@ def test_sources_add_takes_the_name_of_a_stored_collection(project):
 
 @pytest.mark.parametrize("command", [["import", "docs/setup.md"], ["add", "docs/setup.md"]])
 def test_copy_stores_a_file_of_a_source(project, command):
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("sources", "add", "docs")
     assert project.vmrag(*command, "--collection", "copies", code=2).err
     project.vmrag(*command, "--collection", "copies", "--copy")
@@ -134,7 +134,7 @@ def test_copy_stores_a_file_of_a_source(project, command):
 
 
 def test_copy_stores_a_file_of_a_source_in_a_library(project):
-    project.vmrag("init")
+    project.vmrag("init", "--knowledge-base", "--no-sources")
     project.vmrag("sources", "add", "docs")
     report = project.ask("import", "docs", "--library", "shelf", "--copy")
     assert len(report["taken"]) == 2

@@ -28,13 +28,13 @@ ABSENT = (
     *("builder/chroma.json", "builder/chroma.request", "builder/failures.json", "remotes/unreached.json"),
     *("tree/bound", "tree/stats", "tree/stats.listing"),
 )
-"""Files that are there in some states only."""
+"""Files that exist in some states only."""
 
 COMMANDS = (("status",), ("query", "rest"), ("list",), ("doctor",), ("doctor", "--fix"), ("sync",), ("status",))
 
 
 def state_files(project: Project) -> list[str]:
-    """The names of all small files of ours that no checksum covers."""
+    """Return the names of our small files that no checksum covers."""
     covered = ("kb", "views", "segments", "chroma", "uncommitted", "sources")
     files = (path.relative_to(project.shared) for path in project.shared.rglob("*") if path.is_file())
     named = (str(path) for path in files if path.parts[0] not in covered and path.suffix not in (".lock", ".sqlite"))

@@ -38,7 +38,9 @@ def test_an_open_merge_is_not_in_sync(project):
     assert report["state"] == "in_sync"
     assert "The pin is staged, and in no commit yet: git commit" in report["reasons"]
     project.git("commit", "-q", "--no-edit")
-    assert project.status()["reasons"] == ["warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"]
+    assert project.status()["reasons"] == [
+        "warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"
+    ]
 
 
 def test_a_pin_that_no_commit_has_is_said_until_one_has_it(project):

@@ -66,22 +66,6 @@ class Invocation(Record, frozen=True):
             finally:
                 workspace.close()
 
-    @contextlib.contextmanager
-    def workspace_for_writing(self) -> Iterator[Workspace]:
-        """Open the working tree for a command that stores documents.
-
-        If there is no knowledge base and no pin, a knowledge base is created. It is removed again
-        if the command fails.
-        """
-        with self.workspace() as workspace:
-            if not workspace.stores_nothing:
-                yield workspace
-                return
-            from vmrag_link.cli.new_knowledge_base import created_for_documents  # rarely needed
-
-            with created_for_documents(workspace):
-                yield workspace
-
     def warn(self, workspace: Workspace) -> None:
         """Say what was ignored of the settings, unless quiet."""
         if self.verbosity >= 0:

@@ -69,6 +69,7 @@ def add(
     else its name. Files of other formats than an import reads are taken as text.
     """
     from vmrag_link.cli.texts import metadata_object
+    from vmrag_link.cli.writing import workspace_for_writing
     from vmrag_link.conversion.reading import markdown_title
     from vmrag_link.documents import export_paths
     from vmrag_link.models import canonical_json
@@ -82,7 +83,7 @@ def add(
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
     values = canonical_json(metadata_object(metadata))
     text = export_paths.stream_text(sys.stdin.buffer) if piped else ""
-    with invocation.workspace_for_writing() as ws:
+    with workspace_for_writing(invocation) as ws:
         if piped:
             name = doc_id or ""
             document = text_document(name, text, title=title or markdown_title(text) or name, metadata=values)

@@ -10,6 +10,7 @@ import click
 
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.writing import workspace_for_writing
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
 from vmrag_link.documents.importing import FileSelection, Skipped
@@ -151,7 +152,7 @@ def command(
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
-    with invocation.workspace_for_writing() as ws:
+    with workspace_for_writing(invocation) as ws:
         report = import_files.import_files(
             ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection, copy=copy
         )

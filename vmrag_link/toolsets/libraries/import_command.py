@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from vmrag_link import terminal_text
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.import_ import ImportRequest, end_lines, skipped_lines
+from vmrag_link.cli.writing import workspace_for_writing
 from vmrag_link.documents import import_base, importing
 from vmrag_link.documents.importing import FileSelection, Skipped
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
@@ -205,7 +206,7 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
     if request.of_site:
         return _site_into_library(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]
-    with invocation.workspace_for_writing() as ws:
+    with workspace_for_writing(invocation) as ws:
         report = import_sources(
             ws, named, name, metadata=request.metadata, selection=request.selection, copy=request.copy
         )
@@ -226,7 +227,7 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
         raise UsageInvalid(
             f"--most is {most:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.", hint=f"--most {MOST_LOCATIONS}"
         )
-    with invocation.workspace_for_writing() as ws:
+    with workspace_for_writing(invocation) as ws:
         report = take_site(ws, name, request.sources[0], most=most, metadata=request.metadata)
     invocation.emit(report, _site(report, most))
     failed = report.failures or any(each.status == "failed" for each in report.pages)

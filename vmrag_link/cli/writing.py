@@ -1,0 +1,28 @@
+"""The work tree of commands that store documents."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vmrag_link.cli.base import Invocation
+    from vmrag_link.workspace import Workspace
+
+
+@contextlib.contextmanager
+def workspace_for_writing(invocation: Invocation) -> Iterator[Workspace]:
+    """Open the work tree for a command that stores documents.
+
+    If there is no knowledge base and no pin, a knowledge base is created. It is removed again if
+    the command fails.
+    """
+    with invocation.workspace() as workspace:
+        if not workspace.stores_nothing:
+            yield workspace
+            return
+        from vmrag_link.cli.new_knowledge_base import created_for_documents  # rarely needed
+
+        with created_for_documents(workspace):
+            yield workspace
