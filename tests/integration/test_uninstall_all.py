@@ -171,7 +171,7 @@ def test_options_that_say_two_things_are_refused(project: Project, arguments, hi
     assert project.vmrag("uninstall", "--json", *arguments, code=2).error["hint"] == hint
 
 
-# -- equal to a repository without vmrag -----------------------------------------------------------------
+# -- equal to a repository without vmrag
 
 
 def everything_in(folder: Path) -> dict[str, bytes | None]:
