@@ -15,7 +15,7 @@ TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
 STORIES = {
     "release": (
         "git switch -qc knowledge/v1 v1",
-        "vmrag init --empty",
+        "vmrag init --empty --no-sources",
         "vmrag import docs --collection handbook --copy",
         'vmrag commit -m "The handbook of release 1"',
         'git commit -qm "Pin the knowledge of release 1"',
@@ -35,8 +35,8 @@ STORIES = {
         "git clone -q ../hub.git ../clone",
         "cd ../clone",
         "git switch -qc hotfix v2",
-        "vmrag init",
-        "vmrag init --empty",
+        "vmrag init --knowledge-base",
+        "vmrag init --empty --no-sources",
     ),
 }
 

@@ -31,7 +31,7 @@ PAGE = """\
 
 <!-- Written by: python -m tests.operations.document > docs/hooks.md -->
 
-`vmrag init` and `vmrag install` have git run these hooks, from [its configuration or from files](#where-they-are), beside those of
+The first stored document, `vmrag init --knowledge-base` and `vmrag install` install these hooks, in [its configuration or from files](#where-they-are), beside those of
 [any other tool](#beside-another-hook-manager). `--hooks` installs only some, and is remembered.
 
 Hooks that git does not run, because another tool has written over them, `core.hooksPath` names another folder, or a clone never had any, are

@@ -462,7 +462,7 @@ class Config(Record, frozen=True):
     engine: Annotated[
         Literal["doltlite", "dolt"],
         Meta(
-            description="What stores a knowledge base that `vmrag init` starts: the embedded engine, or Dolt. One that is there "
+            description="Engine of a new knowledge base: the embedded engine, or Dolt. One that is there "
             "stays as it is until `vmrag migrate`."
         ),
     ] = "doltlite"
