@@ -264,7 +264,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def read_recorded_path(file: Path) -> Path | None:
-    """Return the absolute path that a file of ours holds; None for a missing or damaged file."""
+    """Return the absolute path in a state file, or None if the file is missing or damaged."""
     try:
         data = file.read_bytes().removesuffix(b"\n")
     except OSError:

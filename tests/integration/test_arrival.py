@@ -151,8 +151,8 @@ def assert_asked_again(world: World, command: str) -> None:
     missing = bob.vmrag("status", code=1).out
     assert missing.count("The remote does not have it either") == 1, missing
     ada.vmrag("push")
-    done = bob.vmrag(*command.split(), code=None)
-    assert "The remote does not have it" not in done.out + done.err, done
+    result = bob.vmrag(*command.split(), code=None)
+    assert "The remote does not have it" not in result.out + result.err, result
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 

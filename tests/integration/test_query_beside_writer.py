@@ -35,7 +35,7 @@ def test_query_and_verify_look_again_if_a_document_is_stored_meanwhile(project, 
 
     monkeypatch.setattr(Indexer, "_plan", plan_and_let_another_write)
     if command == "query":
-        found = {each["doc_id"] for each in project.ask("query", "walruses", "-k", "3")["results"]}
-        assert found == {"one.md", "two.md", "three.md"}
+        names_found = {row["doc_id"] for row in project.ask("query", "walruses", "-k", "3")["results"]}
+        assert names_found == {"one.md", "two.md", "three.md"}
     else:
         assert "as it should" in project.vmrag("fingerprint", "--verify").out

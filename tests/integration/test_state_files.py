@@ -54,8 +54,8 @@ def test_damaged_state_file_is_no_bug(project, tmp_path, damage):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(DAMAGE[damage])
         for command in COMMANDS:
-            done = project.vmrag(*command, code=None)
-            assert done.code in (0, 1, 2, 3), (name, command, done)
+            result = project.vmrag(*command, code=None)
+            assert result.code in (0, 1, 2, 3), (name, command, result)
         if before is None:
             path.unlink(missing_ok=True)
         else:

@@ -22,7 +22,7 @@ _FILES = ("100644", "100755")
 
 
 def has_staged_changes(places: Places, *, index_file: Path | None = None) -> bool:
-    """Whether the index differs from HEAD."""
+    """Return True if the index differs from HEAD."""
     return bool(_run(places, "diff", "--cached", "--name-only", "-z", "--no-ext-diff", index_file=index_file).stdout)
 
 

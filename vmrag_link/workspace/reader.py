@@ -263,7 +263,7 @@ class Reader:
         changed: frozenset[tuple[str, str]] | None,
         alter: Callable[[Draft], None],
     ) -> None:
-        """As `update_copy`, once."""
+        """Make the copy of what is stored now."""
         from vmrag_link.index.draft import Draft
 
         with contextlib.ExitStack() as held:

@@ -67,7 +67,7 @@ class _Failure(Record, frozen=True):
 
     @property
     def answered(self) -> bool:
-        """Whether the remote answered that it does not have the revision."""
+        """True if the remote answered that it does not have the revision."""
         return self.cause == PinRevisionMissing.code
 
     @property
@@ -104,8 +104,8 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
 def ask_again(ws: Workspace) -> None:
     """Fetch the pinned revision if it is missing because the remote did not have it."""
     pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places)) if ws.initialized else None
-    known = _failure(ws, pin) if pin else None
-    if known and known.answered:
+    failure = _failure(ws, pin) if pin else None
+    if failure and failure.answered:
         bring(ws)
 
 

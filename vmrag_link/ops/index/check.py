@@ -109,9 +109,9 @@ def _compare_working(ws: Workspace) -> _Comparison:
     for _ in range(ATTEMPTS):
         stamp = ws.engine.stamp()
         with ws.reader.view(files=False) as view:
-            found = _compare(ws, view.folder, view.at, fix=REBUILD)
-        if not found.problems or ws.engine.stamp() == stamp:
-            return found
+            comparison = _compare(ws, view.folder, view.at, fix=REBUILD)
+        if not comparison.problems or ws.engine.stamp() == stamp:
+            return comparison
     raise Busy("Other processes write documents while they are compared.", hint="Run the command again.")
 
 

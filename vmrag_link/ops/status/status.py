@@ -5,7 +5,6 @@ Changes nothing but what is remembered of files; needs no index extra.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from vmrag_link import locks
@@ -130,7 +129,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         + _uncommitted_pin(ws, target)
         + (_half_merged(ws, git.head) if state != "dropped" else [])
     )
-    reasons += _background(ws, behind, reasons) if behind else []
+    reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.local.state() if ws.binding else None
     server = ws.chroma.sharing.state() if ws.binding and ws.chroma.server else None
@@ -346,9 +345,9 @@ def _half_merged(ws: Workspace, head: str | None) -> list[str]:
     ]
 
 
-def _background(ws: Workspace, report: background.Report, reasons: Sequence[str]) -> list[str]:
-    """What the background sync reports, without what the `reasons` say as of now."""
-    if report.code == PinRevisionMissing.code or any(report.error.startswith(reason) for reason in reasons):
+def _background(ws: Workspace, report: background.Report) -> list[str]:
+    """Sentences about the background sync. The state has a missing revision, as of now."""
+    if report.code == PinRevisionMissing.code:
         return list(report.unsaid)
     if report.unsaid and not report.error:
         return list(report.unsaid)
