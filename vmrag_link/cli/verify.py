@@ -50,14 +50,17 @@ def command(
     files.require(invocation)
     with invocation.workspace() as ws:
         report = operation.verify(ws, revisions, pull_request=pull_request, remote=remote, deepen=deepen)
-    files.emit(invocation, report, _lines(report), lambda: cases.of_verify(report, asked_remote=remote is not None))
+    lines = _lines(report, acceptable=pull_request is None)
+    files.emit(invocation, report, lines, lambda: cases.of_verify(report, asked_remote=remote is not None))
     return 0 if report.clean else FAILED_CHECK
 
 
-def _lines(report: VerifyReport) -> Iterator[str]:
+def _lines(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
+    """Yield the findings. `acceptable`: a commit can accept a loss, which a pull request cannot."""
     for finding in report.findings:
         yield from _finding(finding)
-    if drops := [each.commit for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error"]:
+    drops = [each.commit for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error"]
+    if drops and acceptable:
         trailers = " ".join(f"-m '{history.ACCEPT_DROP}: {each}'" for each in dict.fromkeys(drops))
         yield f"To accept a loss: git commit --allow-empty -m 'Accept the loss' {trailers}"
     if report.shallow:
