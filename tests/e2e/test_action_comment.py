@@ -94,7 +94,7 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
     assert ci.uploads == {}
 
     (ci.ada.top / "docs" / "setup.md").unlink()
-    ci.ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs", "--prune")
+    ci.ada.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs", "--prune")
     on_pull_request(ci, api, base, push(ci, "rest.md", "# Rest\n\nSleep.\n"))
     [body] = api.ours(7)
     assert "`how is the program installed?`, no longer as expected, first difference at place 1:" in body

@@ -75,7 +75,7 @@ COMMENT = {"comment": "true"}
 JOBS = {
     # -- the check, on pushes
     "push": CiJob(
-        recipe=CHECK, state=on.push, passes=True, outputs=WHOLE, saves=1, unsaid=("::error", "warning"), as_ada=True
+        recipe=CHECK, state=on.push, passes=True, outputs=WHOLE, saves=1, unsaid=("::error", "::warning"), as_ada=True
     ),
     "push, run again": CiJob(
         recipe=CHECK,

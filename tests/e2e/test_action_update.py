@@ -154,7 +154,7 @@ def argue(ada: User) -> None:
     """A branch whose knowledge alone says something else than that of `main`."""
     ada.git("switch", "-q", "-c", "argue", "main~1")
     ada.write("docs/rest.md", "# Rest\n\nSleep at dawn.\n")
-    ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
+    ada.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
     ada.vmrag("commit", "-m", "dawn")
     ada.git("checkout", "-q", "HEAD", "--", "docs")
     ada.git("commit", "-q", "-m", "dawn", "--", ".dolt-version")

@@ -63,7 +63,7 @@ def test_the_whole_loop_in_processes_of_their_own(project, tmp_path):
     home.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     home.write("docs/setup.md", "# Setup\n\nInstall the program.\n")
     for arguments in (
-        ["init"],
+        ["init", "--knowledge-base", "--no-sources"],
         ["import", "docs", "--collection", "handbook", "--base", "docs"],
         ["commit", "-m", "first"],
         ["status"],

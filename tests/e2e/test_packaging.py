@@ -229,8 +229,8 @@ def test_without_doltlite_an_installation_says_so_and_makes_nothing(
 
     without = Installed(build_once(tmp_path_factory, "without-doltlite", install))
     assert without.vmrag("--version", cwd=repo.top).returncode == 0
-    for command in ("init", "doctor"):
-        done = without.vmrag(command, cwd=repo.top)
+    for command in (("init", "--knowledge-base"), ("doctor",)):
+        done = without.vmrag(*command, cwd=repo.top)
         said = done.stdout + done.stderr
         assert done.returncode, said
         assert "The embedded engine is not installed: there is no package doltlite." in said

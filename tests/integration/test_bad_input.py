@@ -145,7 +145,7 @@ def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(pr
     error = refused(project, "query", "faq", code=2, error="NOT_INITIALIZED")
     assert "no git remote" in error["message"]
     assert "git remote add origin URL" in error["hint"]
-    assert refused(project, "init", code=2, error="ALREADY_INITIALIZED")["hint"] == error["hint"]
+    assert refused(project, "init", "--knowledge-base", code=2, error="ALREADY_INITIALIZED")["hint"] == error["hint"]
     assert project.status()["state"] == "not_initialized"
     assert project.status()["hint"] == "vmrag clone"
     assert project.run("switch", "-q", "feature").returncode == 0

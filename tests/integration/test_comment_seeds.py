@@ -83,7 +83,7 @@ def build(top: Path) -> None:
 
 def keep(project: Project, message: str) -> str:
     """Import, commit both, and say which commit that made."""
-    project.vmrag("import", "docs", "--collection", "handbook", "--base", "docs", "--prune")
+    project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs", "--prune")
     project.vmrag("commit", "-m", message, code=None)  # or there is nothing to commit
     project.git("add", "-A")
     project.git("commit", "-q", "--allow-empty", "-m", message)

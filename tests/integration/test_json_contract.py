@@ -35,7 +35,7 @@ CHROMA = {
     "error": str,
     "hint": str,
 }
-STATE = re.compile("in_sync|merging|drift|missing|no_pin|malformed|not_initialized")
+STATE = re.compile("in_sync|merging|drift|missing|no_pin|malformed|dropped|not_initialized|files")
 KIND = re.compile("added|modified|removed")
 CHANGED = {
     "documents": [{"collection": str, "doc_id": str, "title": str, "kind": KIND}],
@@ -443,7 +443,17 @@ PINNED = {
     ),
     "losses": (LOSSES, None),
 }
+INIT_FILES = {
+    "sources": [{"collection": str, "kind": str, "paths": [str], "exclude": [str], "files": dict}],
+    "uncovered": dict,
+    "untracked": int,
+    "written": bool,
+    "staged": bool,
+    "ignored": bool,
+    "busy": bool,
+}
 INIT = {
+    "files": INIT_FILES,
     "started": bool,
     "pinned": bool,
     "cloned": (str, None),
@@ -587,7 +597,9 @@ def test_status_in_every_other_state_has_the_same_keys_and_exits_with_1(project,
     (tmp_path / "new").mkdir()
     new = terminal.Project(tmp_path / "new")
     new.git("init", "-q")
-    states = {"not_initialized": new.ask("status", code=1)}
+    files = new.ask("status")
+    assert (files["state"], files["in_sync"], mismatch(files, STATUS)) == ("files", True, "")
+    states = {}
     project.git("reset", "-q", "--hard", "feature")
     states["drift"] = project.ask("status", code=1)
     pin = json.loads((project.top / ".dolt-version").read_text())
@@ -881,7 +893,7 @@ ERRORS = {
     "a library with a base": (["import", "docs", "--library", "shelf", "--base", "docs"], 2, "INVALID_PARAMETER"),
     "a library of a collection's name": (["import", "docs", "--library", "handbook"], 3, "COLLECTION_EXISTS"),
     "a file that cannot be converted": (["import", ".vmrag.yaml", "--library", "shelf"], 3, "UNSUPPORTED_FORMAT"),
-    "a second init": (["init"], 2, "ALREADY_INITIALIZED"),
+    "a second init": (["init", "--knowledge-base"], 2, "ALREADY_INITIALIZED"),
     "an unknown place": (["diff", "nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
     "metadata that are no object": (
         ["add", "docs/setup.md", "--collection", "handbook", "--metadata", "1"],

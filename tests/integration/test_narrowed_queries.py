@@ -287,7 +287,7 @@ def test_stored_documents_are_narrowed_by_their_ids(project):
 def test_definitions_are_listed_with_their_lines(project):
     shown = project.vmrag("query", "--symbols", "session").out
     assert shown.splitlines()[:-1] == ["src/auth/session.py:4  class  class Session(Base):"]
-    assert shown.splitlines()[-1].startswith("from the files of ")
+    assert shown.splitlines()[-1].startswith("from commit ")
     inner = project.vmrag("query", "--symbols", "refresh").out
     assert inner.startswith("src/auth/session.py:39  method of Session  def refresh(self, token):\n")
     end = SESSION[: SESSION.index("\n\n\nclass Token")].count("\n") + 1

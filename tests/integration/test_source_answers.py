@@ -52,7 +52,7 @@ def test_a_question_is_answered_from_files_without_a_knowledge_base(project):
     shown = project.vmrag("ask", "how often does the rollback script run", "--min-score", "0").out
     assert "The rollback script runs twice. [1]\n" in shown
     assert "[1] Deploying — docs/deploy.md\n" in shown
-    assert shown.splitlines()[-1].startswith("from the files of ")
+    assert shown.splitlines()[-1].startswith("from commit ")
     report = project.ask("ask", "rollback script", "--collection", "docs", "--min-score", "0")
     assert (report["sources"][0]["path"], report["sources"][0]["file"]) == ("docs/docs/deploy.md", "docs/deploy.md")
 
@@ -179,8 +179,8 @@ def test_the_last_line_is_short_and_true(stocked):
     (stocked.top / "docs/new.md").write_text("new\n")
     last = stocked.vmrag("query", "otters").out.splitlines()[-1]
     head = stocked.git("rev-parse", "HEAD")[:7]
-    files = f"the files of {head}, 1 uncommitted, 1 removed (1 untracked left out)"
-    assert last == f"from revision {stocked.pinned[:7]}, as committed, and {files}"
+    files = f"commit {head}, 1 edited, 1 removed (1 untracked not searched)"
+    assert last == f"from {files}, and revision {stocked.pinned[:7]} of the knowledge base, as committed"
 
 
 # -- the fingerprint

@@ -416,11 +416,11 @@ def test_of_two_worktrees_on_a_branch_the_first_one_has_its_uncommitted_document
 def test_state_not_initialized(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "new")
-    report = project.ask("status", code=1)
-    assert (report["state"], report["hint"], report["pin"]) == ("not_initialized", "vmrag init", None)
+    report = project.ask("status")
+    assert (report["state"], report["hint"], report["pin"]) == ("files", "", None)
     for command in (["query", "x"], ["list"], ["sync"], ["log"], ["commit", "-m", "m"], ["branch"], ["pin"], ["gc"]):
         error = project.vmrag(*command, "--json", code=2).error
-        assert (error["code"], error["hint"]) == ("NOT_INITIALIZED", "vmrag init"), command
+        assert (error["code"], error["hint"]) == ("NOT_INITIALIZED", "vmrag init --knowledge-base"), command
 
 
 def test_state_no_pin_leaves_the_knowledge_where_it_is(project):
@@ -455,9 +455,9 @@ def test_state_no_pin_where_nothing_was_ever_bound_begins_with_init(project, tmp
     project.git("branch", "ancient", project.git("commit-tree", "-m", "ancient", project.git("mktree")))
     project.git("worktree", "add", "-q", str(tmp_path / "old"), "ancient")
     old = Project(tmp_path / "old")
-    assert old.ask("status", code=1)["hint"] == "vmrag init"
-    for command in ("pin", "init"):
-        error = old.vmrag(command, "--json", code=1).error
+    assert old.ask("status", code=1)["hint"] == "vmrag init --knowledge-base"
+    for command, *options in (("pin",), ("init", "--knowledge-base")):
+        error = old.vmrag(command, *options, "--json", code=1).error
         assert (error["code"], error["hint"].partition(", or ")[2]) == (
             "NO_PIN",
             f"vmrag {command} --empty (no documents, to import this commit's own)",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import click
+from msgspec import structs
 
 from vmrag_hooks import shim_files
 from vmrag_link.cli import new_knowledge_base, output
@@ -98,7 +99,7 @@ def command(
         lines += _describe_sources(report)
         invocation.warn(ws)
         lines.append(f"hint: {_next_command(ws, report, base)}")
-    invocation.emit({"files": report, "knowledge_base": base}, lines)
+    invocation.emit({"files": report} | (structs.asdict(base) if base else {}), lines)
 
 
 def _describe_sources(report: InitReport) -> Iterator[str]:

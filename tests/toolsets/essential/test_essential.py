@@ -327,6 +327,6 @@ def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):
     assert tools("grep", pattern="expired")["matches"] == 1
     assert [each["message"] for each in tools("history", name="docs/timeouts.md")["steps"]] == ["Begin"]
     assert tools("history", since="HEAD")["changed"] == []
-    assert tools("status")["state"] == "not_initialized"
+    assert tools("status")["state"] == "files"
     assert warned(tools("history")) <= {"NOT_SET_UP"}
     tools.error("NOT_INITIALIZED", "remember", name="x", text="y")
