@@ -847,6 +847,7 @@ _SYSTEM_HINTS = {
     errno.EPERM: _ACCESS,
     errno.EROFS: _ACCESS,
     errno.EIO: "Check the health of that disk, then run the command again.",
+    errno.ENAMETOOLONG: "Use a shorter name: most file systems accept 255 bytes for each part of a path.",
     errno.EMFILE: "Raise the limit of open files: ulimit -n 4096",
 }
 

@@ -10,9 +10,9 @@ _IPV4_BITS = 32
 _BYTE = 256
 
 
-_USER = re.compile(
-    r"\s*(?:(?:(?P<scheme>[^/?#:@]*):)?//(?P<user>[^/?#]*)@|(?P<login>[^/?#]*)@[^/?#]*:)", re.IGNORECASE | re.DOTALL
-)
+_USER = re.compile(r"\s*(?:(?:(?P<scheme>[^/?#:@]*):)?//(?P<user>[^/]*)@|(?P<login>[^/]*)@[^/]*:)", re.DOTALL)
+"""git's URLs for SSH can have a `?` or a `#` in the user, so neither ends it."""
+
 _SSH = ("ssh", "git+ssh")
 _SERVICE = "git"
 """The user of every git host over SSH, which identifies no person."""

@@ -43,7 +43,8 @@ class Given(Record, frozen=True):
 
     `low`, `high`: bounds of a number. A number above `high` is refused, or lowered to it if
     `clamped`. `unset`: a number out of these bounds by which clients say that they give none.
-    `least`: the smallest number of elements of a list. `wire`: the name that clients use, where
+    `least`: the smallest number of elements of a list. `most`: the largest number of texts of a
+    list, which have at most `longest` characters together. `wire`: the name that clients use, where
     Python has another use for it. `aliases`: names that are accepted as well; the schema does not
     list them. `spelled`: other spellings of a value that are accepted, and the value that they
     mean. `blank`: an empty text is accepted here, because the operation has a better error for it.
@@ -62,6 +63,7 @@ class Given(Record, frozen=True):
     clamped: bool = False
     unset: int | None = None
     least: int = 0
+    most: int = 0
     wire: str = ""
     aliases: tuple[str, ...] = ()
     spelled: Mapping[str, str] = {}
@@ -145,7 +147,8 @@ class Parameter(Record, frozen=True):
             element["maxLength"] = self.longest
         element = {"anyOf": [element, {"type": "null"}]} if self.holes else element
         shape: dict[str, Any] = {"type": "array", "items": element}
-        return shape | ({"minItems": self.given.least} if self.given.least else {})
+        limits = {"minItems": self.given.least, "maxItems": self.given.most}
+        return shape | {name: number for name, number in limits.items() if number}
 
     # -- from clients
 
@@ -228,11 +231,27 @@ class Parameter(Record, frozen=True):
         if not isinstance(found, list):
             raise self._refusal(value, "a list", json=value)
         found = [each if each is None and self.holes else self._element(each, at) for at, each in enumerate(found)]
+        self._require_number(found)
         if len(found) < self.given.least:
             raise UsageInvalid(
                 f"{self.name} needs at least {self.given.least} element.", parameter=self.name, value=found
             )
         return found
+
+    def _require_number(self, elements: list[Any]) -> None:
+        """Raise `UsageInvalid` for more texts, or longer ones together, than a list may have."""
+        most = self.given.most
+        if most and len(elements) > most:
+            raise UsageInvalid(
+                f"{self.name} has {len(elements):,} elements; at most {most:,} are accepted.",
+                hint=f"Call the tool again for the rest of {self.name}.",
+                parameter=self.name,
+                value=len(elements),
+                maximum=most,
+            )
+        if self.items == "string":
+            longest = self.longest if most else self.longest_json
+            _require_length(_count_characters(elements), self.name, longest, self.name)
 
     def _text_list(self, text: str) -> Any:
         """A text where texts are wanted is one of them, unless it is a JSON list."""

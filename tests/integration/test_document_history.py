@@ -13,7 +13,10 @@ from tests.support.engines import AUTHOR
 from tests.support.long import examples
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
+from vmrag_link.errors import VmragError
 from vmrag_link.models import Collection, Document, content_hash
+from vmrag_link.ops.history.history import history
+from vmrag_link.ops.history.trail import Trail
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -283,3 +286,12 @@ def test_documents_behind_the_places_are_compared_alone(project):
     assert names("deep/page.md") == ["guide/deep/page.md"]
     assert names("first", "--only", "*.md", "--only", "handbook") == names("first")
     assert project.vmrag("diff", "first..main", "nope.md", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"
+
+
+def test_history_of_a_name_with_many_slashes_reads_few_histories(project, monkeypatch):
+    names = []
+    visits = Trail.visits
+    monkeypatch.setattr(Trail, "visits", lambda trail, name: (names.append(name), visits(trail, name))[1])
+    with opened(project) as ws, pytest.raises(VmragError):
+        history(ws, ["notes" + "/x" * 2000], limit=10)
+    assert 0 < len(names) < 20

@@ -207,6 +207,9 @@ def test_nobody_is_asked_about_what_is_no_address(newcomer):
         "git+ssh://secret@example.org/kb.git",
         "ssh://git:secret@example.org/kb",
         "secret@example.org:kb.git",
+        "git+ssh://secret?x@example.org/kb.git",
+        "ssh://secret#x@example.org/kb",
+        "secret?x@example.org:kb.git",
         "//secret@example.org/kb",
     ],
 )

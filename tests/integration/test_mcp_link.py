@@ -259,3 +259,9 @@ def test_a_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(
     assert rows(project) == before
     made = tools("dolt_link_git", git_commit=head, bidirectional=True, link_file="new/folder/.dolt-version")
     assert made["bidirectional"]["file_created"]
+
+
+@pytest.mark.parametrize("parameter", ["git_repo_path", "link_file"])
+def test_link_refuses_a_name_that_is_too_long_for_the_file_system(tools, parameter):
+    refused = tools.error("FILE_SYSTEM_ERROR", "dolt_link_git", **{parameter: "x" * 300})
+    assert "255 bytes" in str(refused["suggestions"])

@@ -252,6 +252,28 @@ def test_question_has_32_kb_and_name_4_kb():
     assert {shapes["read"][name]["maxLength"] for name in ("name", "ref", "symbol")} == {4096}
 
 
+@pytest.mark.parametrize(("queries", "maximum"), [(["a"] * 101, 100), (["x" * 30_000] * 2, 32_768)])
+def test_queries_of_one_call_have_limits_together(queries, maximum):
+    with pytest.raises(UsageInvalid) as caught:
+        parse_arguments(
+            parameters(function_of(catalogue()["chroma_query_documents"])), {"query_texts": queries}, no_warning
+        )
+    assert (caught.value.details["parameter"], caught.value.details["maximum"]) == ("query_texts", maximum)
+    assert caught.value.hint
+
+
+def test_schema_names_the_largest_number_of_queries():
+    for name in ("chroma_query_documents", "chroma_query_documents_with_where_filter"):
+        assert catalogue()[name].schema["properties"]["query_texts"]["anyOf"][0]["maxItems"] == 100
+
+
+def test_texts_of_a_list_have_a_limit_together():
+    given = {"collection_name": "notes", "ids": ["x" * 4096] * 4097}
+    with pytest.raises(UsageInvalid) as caught:
+        parse_arguments(parameters(function_of(catalogue()["chroma_get_documents"])), given, no_warning)
+    assert caught.value.details["maximum"] == LONGEST_TEXT
+
+
 @pytest.mark.parametrize("broken", ["\0", "\ud800"])
 @pytest.mark.parametrize(
     ("place", "arguments"),

@@ -43,7 +43,7 @@ LISTED = 2000
 N_RESULTS = 5
 """Matches of a text, where nobody says how many."""
 
-Queries = Annotated[list[str], Given(least=1, full=True, longest=LONGEST_QUERY)]
+Queries = Annotated[list[str], Given(least=1, most=100, full=True, longest=LONGEST_QUERY)]
 Texts = Annotated[list[str], Given(least=1, full=True, longest=LONGEST_TEXT)]
 Ids = Annotated[list[str] | None, Given("of documents or chunks")]
 Filter = Annotated[dict[str, Any] | None, Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]

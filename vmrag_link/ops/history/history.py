@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from vmrag_link.ops.history.trail import DocumentVisit, Trail
 
 _MOST = 2
+_MOST_SLASHES = 16
+"""Slashes at which a collection's name may end: the history is read for each."""
 _EXAMPLE = "vmrag log v1.0..v2.0 guide/faq.md"
 
 
@@ -128,7 +130,7 @@ def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
     if document_names.candidates(ws.engine, ws.at(), name):
         yield document_names.find(ws.engine, [ws.at()], name)
         return
-    for slashes in re.finditer("//?", name):
+    for slashes in islice(re.finditer("//?", name), _MOST_SLASHES):
         collection, doc_id = name[: slashes.start()], name[slashes.end() :]
         if collection and doc_id:
             yield DocumentName(collection, doc_id)
