@@ -81,8 +81,11 @@ IMPLIED = (ISSUES, KNOWLEDGE, COMPOUNDING, EXTERNAL)
 
 
 def is_reserved_name(collection: str) -> bool:
-    """Return whether tools write to collections of this name, so that no source may have it."""
-    return collection in SYSTEM_COLLECTIONS or collection.startswith(tuple(f"{kind}_" for kind in IMPLIED))
+    """Return whether tools write to collections of this name, in any case, so that no source may
+    have it.
+    """
+    name = collection.lower()
+    return name in SYSTEM_COLLECTIONS or name.startswith(tuple(f"{kind}_" for kind in IMPLIED))
 
 
 WITHOUT_FILES = (COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY)

@@ -654,6 +654,7 @@ def test_a_source_that_is_none_is_refused_with_an_example(text, reason):
 RESERVED = (
     *SYSTEM_COLLECTIONS,
     *(logical.collection_name(kind, name) for kind in IMPLIED for name in ("vmrag", "Project of ours")),
+    *("Chat_History_v1", "DERIVED_LEARNINGS_V1", "Issues_vmrag"),
 )
 
 
