@@ -83,6 +83,16 @@ def test_what_is_not_one_json_object_is_refused(text):
     assert "JSON object" in refused.value.hint
 
 
+@pytest.mark.parametrize("read", [filters.where, filters.where_document])
+def test_filter_with_too_many_conditions_is_refused(read):
+    conditions = [{"$contains": str(number)} for number in range(1001)]
+    if read is filters.where:
+        conditions = [{"a": condition} for condition in conditions]
+    with pytest.raises(FilterInvalid, match="1,001 conditions"):
+        read({"$or": [{"$and": conditions[:500]}, *conditions[500:]]})
+    assert read({"$or": conditions[1:]})
+
+
 def test_a_filter_of_any_depth_is_answered_without_a_crash():
     deep: dict = {"a": 1}
     for _ in range(5_000):

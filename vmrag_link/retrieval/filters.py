@@ -28,6 +28,8 @@ COMPARISONS = ORDERINGS | {"$eq", "$ne", "$in", "$nin", "$contains", "$not_conta
 TEXT_MATCHES = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
 JUNCTIONS = frozenset({"$and", "$or"})
 DEEPEST = 50
+MOST_CONDITIONS = 1000
+"""Conditions of one filter: each is evaluated for every document."""
 Normal = dict[str, Any]
 Leaf = Callable[[str, Any], Normal]
 EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2024}}, {"team": "core"}]}\''
@@ -46,12 +48,28 @@ def parse(text: str) -> dict[str, Any]:
 
 def where(given: Mapping[str, Any] | None) -> Normal | None:
     """The normal form of a filter over metadata; None for none."""
-    return _normal(given, _comparison) if given else None
+    return _require_few(_normal(given, _comparison)) if given else None
 
 
 def where_document(given: Mapping[str, Any] | None) -> Normal | None:
     """The normal form of a filter over texts; None for none."""
-    return _normal(given, _text_match) if given else None
+    return _require_few(_normal(given, _text_match)) if given else None
+
+
+def _require_few(normal: Normal) -> Normal:
+    """Return the filter. Raise `FilterInvalid` if it has too many conditions."""
+    conditions = _count_conditions(normal)
+    if conditions > MOST_CONDITIONS:
+        raise FilterInvalid(
+            f"The filter has {conditions:,} conditions; at most {MOST_CONDITIONS:,} are accepted.",
+            hint="Compare one key with many values by $in.",
+        )
+    return normal
+
+
+def _count_conditions(normal: Normal) -> int:
+    ((key, value),) = normal.items()
+    return sum(map(_count_conditions, value)) if key in JUNCTIONS else 1
 
 
 def _normal(given: Any, leaf: Leaf, depth: int = 0) -> Normal:
