@@ -110,6 +110,12 @@ def add_service(places: Places, name: str) -> None:
     _write(places, msgspec.structs.replace(before, services=tuple(sorted({*before.services, name}))))
 
 
+def has_agreement(places: Places) -> bool:
+    """Return True if the user agreed to something in this repository."""
+    path = _file(places)
+    return path is not None and path.exists()
+
+
 def revoke(places: Places) -> bool:
     """Forget what was agreed to for this repository; whether there was anything."""
     path = _file(places)
@@ -184,6 +190,11 @@ def load(places: Places) -> Loaded[Config]:
     Raises `ConfigInvalid`.
     """
     return _load(places, config.own_text(places.config), CONFIG_NAME)
+
+
+def load_without_file(places: Places) -> Loaded[Config]:
+    """Return the settings of the environment and of git config. Raises `ConfigInvalid`."""
+    return _load(places, None, CONFIG_NAME)
 
 
 def load_sections(places: Places, schema: Schema) -> Loaded[Any]:

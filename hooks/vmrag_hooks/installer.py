@@ -201,6 +201,14 @@ def installed(places: Places, folder: Path) -> tuple[str, ...]:
     return tuple(hook for hook in HOOKS if hook in there)
 
 
+def list_shared_files(places: Places) -> tuple[str, ...]:
+    """Return the files of other tools that `uninstall` of everything changes or deletes."""
+    names = lefthook.list_own_files(places)
+    scripts = husky.scripts(found.folder(places))
+    paths = [scripts / hook for hook in HOOKS if _is_committed(places, scripts / hook)] if scripts else []
+    return (*names, *(_path_text(places, path) for path in paths))
+
+
 def uninstall(
     places: Places,
     *,

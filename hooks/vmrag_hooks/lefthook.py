@@ -84,6 +84,14 @@ def write(places: Places, hooks: Sequence[str]) -> bool:
     return changed
 
 
+def list_own_files(places: Places) -> tuple[str, ...]:
+    """Return the names of the files that `remove` changes or deletes."""
+    item = lefthook_extension(places).encode()
+    names = tuple(name for name in LEFTHOOK_LOCAL if item in head(places.top / name, _CONFIG))
+    exclude = places.common / "info" / "exclude"
+    return (*names, str(exclude)) if names and exclude.is_file() else names
+
+
 def remove(places: Places) -> bool:
     """Take our part out of lefthook's configuration here; returns whether it was there."""
     there = places.lefthook.exists()

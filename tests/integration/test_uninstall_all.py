@@ -6,7 +6,9 @@ import pytest
 
 from tests.support import people, terminal
 from tests.support.people import World
+from tests.support.cli import driven
 from tests.support.repos import isolate
+from tests.support.screen import Screen
 from tests.support.terminal import Project
 from vmrag_hooks import lefthook
 from vmrag_link import trust as agreements
@@ -274,3 +276,64 @@ def test_uninstall_all_refuses_unknown_remote_before_it_changes_anything(plain):
     error = plain.vmrag("uninstall", "--all", "--remote", "nowhere", "--json", code=3).error
     assert (error["code"], error["hint"]) == ("REMOTE_NOT_FOUND", "git remote -v")
     assert (plain.top / ".git/vmrag/kb").is_dir()
+
+
+DIE_BEFORE_REMOVAL = """
+import os
+from vmrag_hooks import installer
+installer.uninstall = lambda *_, **__: os._exit(9)
+"""
+
+
+def test_uninstall_all_prints_everything_before_it_removes_anything(plain, tmp_path):
+    with_knowledge(plain)
+    plain.vmrag("commit", "-m", "a document")
+    plain.vmrag("push")
+    keys = [key for key in plain.git("config", "--local", "--name-only", "--list").splitlines() if "vmrag." in key]
+    plain.git("update-ref", "refs/vmrag/mine", "HEAD")
+    before = state_of(plain, tmp_path / "home")
+    killed = driven(plain, DIE_BEFORE_REMOVAL, "uninstall", "--all", "--remote", "origin")
+    assert killed.code == 9
+    names = [".dolt-version", ".gitattributes", ".vmrag.yaml", str(plain.top / ".git/vmrag"), ".mcp.json"]
+    names += [".codex/config.toml", "lefthook-local.yml", ".git/info/exclude", "pre-push"]
+    names += ["refs/vmrag/mine", "refs/vmrag/data", "what you trusted", str(tmp_path / "home"), *keys]
+    assert [name for name in names if name not in killed.out] == []
+    for one, other in zip(before[1:], state_of(plain, tmp_path / "home")[1:], strict=True):
+        assert one == other
+    plain.vmrag("uninstall", "--all", "--remote", "origin")
+    assert plain.git("for-each-ref", "refs/vmrag") == ""
+    assert plain.ask("uninstall", "--all")["everything"]["refs"] == []
+
+
+def test_uninstall_all_asks_for_the_remote_at_a_terminal(plain):
+    """A bare `--remote` deletes only what the user then names."""
+    with_knowledge(plain)
+    plain.vmrag("commit", "-m", "a document")
+    plain.vmrag("push")
+    with Screen(plain, "uninstall", "--all", "--remote", columns=200) as screen:
+        screen.expect("Type its name")
+        assert "refs/vmrag/data" in plain.git("ls-remote", "origin")
+        screen.answer("origin\n")
+        screen.expect("Deleted on origin: refs/vmrag/data")
+    assert plain.git("ls-remote", "origin").split()[1::2] == ["HEAD", "refs/heads/main"]
+
+
+@pytest.mark.parametrize("damage", ["file", "git config", "agreement"])
+@pytest.mark.parametrize("arguments", [(), ("--all",)], ids=["hooks", "all"])
+def test_uninstall_works_with_invalid_settings(plain, tmp_path, damage, arguments):
+    with_knowledge(plain)
+    plain.vmrag("commit", "-m", "a document")
+    plain.git("add", "-A")
+    plain.git("commit", "-q", "-m", "with knowledge")
+    plain.push("origin", "main")
+    if damage == "file":
+        plain.write(".vmrag.yaml", "embedding: [\n")
+    elif damage == "git config":
+        plain.git("config", "vmrag.retrieval.k", "many")
+    else:
+        next((tmp_path / "home").rglob("trust/*.json")).write_text("{")
+    done = plain.vmrag("uninstall", *arguments)
+    assert "warning: " in done.err
+    assert not any((plain.top / ".git/hooks").glob("post-checkout"))
+    assert (plain.top / ".git/vmrag").exists() == (arguments == ())
+    assert (plain.top / ".vmrag.yaml").exists() == (damage == "file" or arguments == ())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from vmrag_hooks import installer
+from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
-from vmrag_link.git import remotes
+from vmrag_link.git import hooks, pin_merge, remotes
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import reconcile
@@ -157,7 +158,8 @@ def uninstall(
         raise UsageInvalid("--remote needs --all.", hint="vmrag uninstall --all --remote REMOTE")
     names = installer.parse_hooks(hooks)
     if not everything:
-        with invocation.workspace() as ws:
+        with invocation.workspace(warn=False) as ws:
+            _replace_invalid_settings(invocation, ws)
             report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=False)
         invocation.emit(report, _hooks(report))
         return
@@ -166,9 +168,12 @@ def uninstall(
     from vmrag_mcp.clients import uninstall as clients
 
     with invocation.workspace(warn=False) as ws:
+        _replace_invalid_settings(invocation, ws)
         remote = _ask_remote(ws) if remote == "" else remote
         losses = removal.require_saved(ws, discard=discard)
         refs = removal.require_remote(ws, remote) if remote else {}
+        if not invocation.as_json and invocation.verbosity >= 0:
+            output.print_lines(_plan(ws, remote, refs))
         report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
         removed = removal.remove(ws, losses)
         files = clients.uninstall_all(ws.places.top, everywhere=False)
@@ -181,6 +186,34 @@ def uninstall(
     lines += [line for each in files.clients for line in mcp.uninstalled(each)]
     lines += mcp.refusals(files.refused)
     invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
+
+
+def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
+    if (error := ws.settings.replace_invalid()) and invocation.verbosity >= 0:
+        output.complain(f"ignoring the invalid settings: {error.message}", "warning:")
+
+
+def _plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> Iterator[str]:
+    """List everything that is going to be removed."""
+    from vmrag_link.ops.setup import removal
+    from vmrag_mcp.clients import uninstall as clients
+
+    plan = removal.plan_removal(ws.places)
+    data = env.data_home() / "vmrag"
+    entries = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True).clients
+    parts = {
+        "hooks": installer.installed(ws.places, hooks.folder(ws.places)),
+        "work tree": [*plan.files, *installer.list_shared_files(ws.places)],
+        "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.driver(ws.places))],
+        "refs": plan.refs,
+        "folders": [*plan.folders, *([f"{data} (if it is empty)"] if data.is_dir() else [])],
+        "MCP clients": [entry.file for entry in entries if entry.removed],
+        "agreements": ["what you trusted in this repository"] if plan.agreed else [],
+        f"on {remote}": list(refs),
+    }
+    if any(parts.values()):
+        yield "This command removes:"
+    yield from (f"  {part + ':':<14}{', '.join(names)}" for part, names in parts.items() if names)
 
 
 def _ask_remote(ws: Workspace) -> str:

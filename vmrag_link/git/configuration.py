@@ -271,12 +271,17 @@ def forget_all(places: Places) -> tuple[str, ...]:
     """Remove everything of ours from the repository's own configuration but the merge driver;
     returns the keys.
     """
-    listed = demand(places, "config", "--local", "--null", "--name-only", "--list").text.split("\0")
-    keys = tuple(key for key in dict.fromkeys(listed) if _is_own(key))
+    keys = list_own_keys(places)
     for key in keys:
         demand(places, "config", "--local", "--unset-all", "--", key)
     forget(places)
     return keys
+
+
+def list_own_keys(places: Places) -> tuple[str, ...]:
+    """Return the keys that `forget_all` removes."""
+    listed = demand(places, "config", "--local", "--null", "--name-only", "--list").text.split("\0")
+    return tuple(key for key in dict.fromkeys(listed) if _is_own(key))
 
 
 def _is_own(key: str) -> bool:

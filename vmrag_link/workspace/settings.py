@@ -17,6 +17,7 @@ from vmrag_link.chroma.stores import Stores
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
+from vmrag_link.errors import ConfigInvalid
 from vmrag_link.index.views import Views
 from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
@@ -52,6 +53,21 @@ class WorkspaceSettings:
     def loaded(self) -> Loaded[Config]:
         """The settings with where they come from. Raises `ConfigInvalid`."""
         return trusted.load(self._places)
+
+    def replace_invalid(self) -> ConfigInvalid | None:
+        """Use the settings without `.vmrag.yaml`, or the defaults, if the settings are invalid.
+
+        Return the error. For commands that must work in any state.
+        """
+        try:
+            _ = self.loaded
+        except ConfigInvalid as error:
+            try:
+                self.loaded = trusted.load_without_file(self._places)
+            except ConfigInvalid:  # git's configuration, or what the user agreed to
+                self.loaded = Loaded(Config(), [])
+            return error
+        return None
 
     @property
     def config(self) -> Config:

@@ -39,10 +39,13 @@ class ClientRemovals(Record, frozen=True):
     refused: tuple[ClientRefusal, ...]
 
 
-def uninstall(directory: Path, name: str, scope: Scope | None = None) -> ClientUninstallReport:
+def uninstall(
+    directory: Path, name: str, scope: Scope | None = None, *, dry_run: bool = False
+) -> ClientUninstallReport:
     """Take our server out of a client's file, and leave every other byte of it.
 
-    An entry that a person changed since, and one that is not ours, stay. Raises as `install`.
+    An entry that a person changed since, and one that is not ours, stay. `dry_run`: change nothing,
+    and return the same report. Raises as `install`.
     """
     installation = locate(plumbing.locate(directory), name, scope, Flags())
     try:
@@ -50,6 +53,8 @@ def uninstall(directory: Path, name: str, scope: Scope | None = None) -> ClientU
             return ClientUninstallReport(
                 name, installation.file.label, removed=False, shared=bool(installation.file.top)
             )
+        if dry_run:
+            return _uninstall(installation, dry_run=True)
         with writing():
             return _uninstall(installation)
     except TextRefused as refused:
@@ -60,11 +65,13 @@ def uninstall(directory: Path, name: str, scope: Scope | None = None) -> ClientU
         ) from refused
 
 
-def uninstall_all(directory: Path, scope: Scope | None = None, *, everywhere: bool = True) -> ClientRemovals:
+def uninstall_all(
+    directory: Path, scope: Scope | None = None, *, everywhere: bool = True, dry_run: bool = False
+) -> ClientRemovals:
     """`uninstall` for every client, from the project's file and the person's, as `scope` says.
 
     What is not there is not named. `everywhere` False: an entry stays that serves whatever project
-    is open.
+    is open. `dry_run`: as in `uninstall`.
     """
     scopes: tuple[Scope, ...] = (scope,) if scope else ("project", "person")
     done: list[ClientUninstallReport] = []
@@ -75,7 +82,7 @@ def uninstall_all(directory: Path, scope: Scope | None = None, *, everywhere: bo
             for name, client in CLIENTS.items()
             if has_file(client, each) and (everywhere or each == "project" or not _serves_all(client))
         ]
-        some, refused = for_each(names, functools.partial(_uninstall_from, directory, each))
+        some, refused = for_each(names, functools.partial(_uninstall_from, directory, each, dry_run=dry_run))
         done += [report for report in some if report.removed or report.kept == "changed"]
         failures += refused
     return ClientRemovals(tuple(done), failures)
@@ -92,17 +99,19 @@ def _serves_all(client: McpClient) -> bool:
     return client.personal is not None and client.personal.finds
 
 
-def _uninstall_from(directory: Path, scope: Scope, name: str) -> ClientUninstallReport:
-    return uninstall(directory, name, scope)
+def _uninstall_from(directory: Path, scope: Scope, name: str, *, dry_run: bool) -> ClientUninstallReport:
+    return uninstall(directory, name, scope, dry_run=dry_run)
 
 
-def _uninstall(installation: Installation) -> ClientUninstallReport:
+def _uninstall(installation: Installation, *, dry_run: bool = False) -> ClientUninstallReport:
     key, client, file, wanted = installation
     report = ClientUninstallReport(key, file.label, removed=False, shared=file.top is not None)
     before = file.read()
     text = install.decode(before)
     there = install.find(client.format, text, client.section, wanted.name)
     receipt = settings_file.find_receipt(file.target, wanted.name)
+    if (before is None or there is None) and dry_run:
+        return report
     if before is None or there is None:
         settings_file.drop_receipt(file.target, wanted.name)
         return report
@@ -110,6 +119,8 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
         return msgspec.structs.replace(report, kept="foreign")
     if there != receipt.entry if receipt else not server_command.as_installed(client.shape, there, wanted):
         return msgspec.structs.replace(report, kept="changed")
+    if dry_run:
+        return msgspec.structs.replace(report, removed=True)
     after = install.without_entry(client.format, text, client.section, wanted.name, receipt.added if receipt else None)
     if receipt and receipt.new and not after.strip():
         file.delete(before, tuple(map(Path, receipt.folders)))

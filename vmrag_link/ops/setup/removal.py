@@ -15,6 +15,7 @@ from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
 from vmrag_link.errors import (
     Busy,
+    ConfigInvalid,
     KnowledgeNotPushed,
     MergeConflict,
     RemoteError,
@@ -86,6 +87,34 @@ class RemovalReport(Record, frozen=True):
     refs: tuple[str, ...] = ()
 
 
+class RemovalPlan(Record, frozen=True):
+    """What `remove` is going to remove.
+
+    `files` of the work tree are deleted, except `.gitattributes`, which loses a line. `settings`
+    are keys of git's configuration, `refs` those of this repository.
+    """
+
+    files: tuple[str, ...]
+    settings: tuple[str, ...]
+    refs: tuple[str, ...]
+    folders: tuple[str, ...]
+    agreed: bool
+
+
+def plan_removal(places: Places) -> RemovalPlan:
+    """List what `remove` is going to remove. Changes nothing."""
+    files = [ATTRIBUTES] if _has_attribute(places.top / ATTRIBUTES) else []
+    files += [places.config.name] if _settings_are_saved(places) else []
+    files += [places.pin.name] if places.pin.is_file() else []
+    return RemovalPlan(
+        tuple(files),
+        configuration.list_own_keys(places),
+        tuple(refs.below(places, RESERVED_REFS)),
+        tuple(map(str, _folders(places))),
+        agreements.has_agreement(places),
+    )
+
+
 def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     """What would be lost. Asks the remotes. Changes nothing but what killed commands left to do.
 
@@ -130,7 +159,9 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
     gone: list[str] = []
     with locks.exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
         gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
-        gone += [places.config.name] if _delete_settings(places) else []
+        if _settings_are_saved(places):
+            places.config.unlink()
+            gone.append(places.config.name)
         pin = pin_merge.withdraw(places) if losses and losses.pin else "kept"
         gone += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
         places.pin.unlink(missing_ok=True)
@@ -264,6 +295,11 @@ def _saving(ws: Workspace, losses: Losses) -> str:
 # -- files
 
 
+def _has_attribute(path: Path) -> bool:
+    data = path.read_bytes() if path.is_file() else b""
+    return without_lines(data, pin_merge.names_driver) != data
+
+
 def _take_out_attribute(path: Path) -> bool:
     """Remove our line; the file, if nothing else is in it."""
     before = path.read_bytes() if path.is_file() else b""
@@ -277,13 +313,16 @@ def _take_out_attribute(path: Path) -> bool:
     return True
 
 
-def _delete_settings(places: Places) -> bool:
-    """Delete the settings file, unless it holds what is neither in git's index nor our template."""
-    content = config.own_text(places.config)
-    if content is None or content not in (plumbing.blob(places, f":{places.config.name}"), config.template().encode()):
+def _settings_are_saved(places: Places) -> bool:
+    """Return True if git's index or our template has the text of the settings file."""
+    try:
+        content = config.own_text(places.config)
+    except ConfigInvalid:  # not a file, or it cannot be read: it stays
         return False
-    places.config.unlink()
-    return True
+    return content is not None and content in (
+        plumbing.blob(places, f":{places.config.name}"),
+        config.template().encode(),
+    )
 
 
 def _folders(places: Places) -> list[Path]:
