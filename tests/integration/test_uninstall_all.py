@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import people, terminal
-from tests.support.people import World
 from tests.support.cli import driven
+from tests.support.people import World
 from tests.support.repos import isolate
 from tests.support.screen import Screen
 from tests.support.terminal import Project
