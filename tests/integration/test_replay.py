@@ -331,6 +331,19 @@ def test_commit_ends_memory_of_changes_that_revision_contains(project):
     assert not branches(project)["main"].dirty
 
 
+def test_merge_keeps_memory_of_changes_that_revision_contains(project, tmp_path):
+    here = project.git("rev-parse", "HEAD")
+    project.drop("faq.md")
+    silently(project, "reset", "-q", "--hard", "first")
+    project.vmrag("list")
+    (name,) = aside(project)
+    assert "return when the pin goes back" in project.vmrag("gc").out
+    assert project.vmrag("uninstall", "--all", "--json", code=1).error["hint"].startswith("vmrag branch ")
+    project.vmrag("merge", name)
+    silently(project, "reset", "-q", "--hard", here)
+    went_along(project, tmp_path, faq=None)
+
+
 def test_discard_ends_memory_of_changes_that_revision_contains(project):
     here = project.git("rev-parse", "HEAD")
     project.drop("faq.md")
@@ -840,3 +853,49 @@ def test_what_is_written_by_a_process_that_knew_nothing_of_the_kill_is_no_reason
             "main", Write(put_documents=[doc("more.md", collection="handbook")]), expected=edited.pinned
         )
     went_along(edited, tmp_path, **EDITS, more="text")
+
+
+REMEMBERED = 64
+"""About how many steps remember changes, or restore them."""
+
+
+def visit_revision_that_contains_changes(project: Project, leg: str) -> str:
+    """Leave `main` one move before the one that is killed; return where that goes to."""
+    here = project.git("rev-parse", "HEAD")
+    project.drop("faq.md")  # `first` does not have it
+    project.put("draft.md", "A draft.")
+    moves = {"there": ["first"], "further": ["first", "feature"], "back": ["first", here]}[leg]
+    for target in moves[:-1]:
+        silently(project, "reset", "-q", "--hard", target)
+        project.vmrag("list")
+    return moves[-1]
+
+
+@pytest.mark.parametrize("leg", ["there", "further", "back"])
+@pytest.mark.parametrize("number", range(1, REMEMBERED + 1))
+@pytest.mark.sample(6)
+def test_replay_restores_remembered_changes_after_kill_at_any_step(project, tmp_path, leg, number):
+    here = project.git("rev-parse", "HEAD")
+    silently(project, "reset", "-q", "--hard", visit_revision_that_contains_changes(project, leg))
+    dies(project, number, "list")
+    project.vmrag("list")
+    silently(project, "reset", "-q", "--hard", here)
+    went_along(project, tmp_path, faq=None, draft="A draft.")
+
+
+def test_commit_killed_before_it_forgets_remembered_changes_loses_none(project):
+    here = project.git("rev-parse", "HEAD")
+    project.drop("faq.md")
+    silently(project, "reset", "-q", "--hard", "first")
+    project.put("draft.md", "A draft.")
+    killed = driven(
+        project, "from vmrag_link.merging import replay\nreplay.forget = lambda *_: die()", "commit", "-m", "a draft"
+    )
+    assert killed.code == -signal.SIGKILL
+    project.git("commit", "-q", "-m", "a draft")
+    committed = texts(project, project.pinned)
+    assert committed["handbook/draft.md"] == "A draft."
+    silently(project, "reset", "-q", "--hard", here)
+    project.vmrag("list")
+    kept = aside(project)
+    assert [name for name, documents in kept.items() if "handbook/faq.md" not in documents] == list(kept) != []

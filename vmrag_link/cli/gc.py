@@ -72,6 +72,9 @@ def _lines(report: GcReport) -> Iterator[str]:
     for branch in report.pruned:
         yield f"{removed} the branch {branch.name}, whose code branch is gone (its revision {branch.revision[:7]} is kept)."
     for kept in report.kept:
+        if kept.reason == "remembered":
+            yield f"The branch {kept.name} remembers uncommitted changes that return when the pin goes back. It stays."
+            continue
         what = "has uncommitted documents" if kept.reason == "uncommitted" else "holds documents that were set aside"
         yield f"The branch {kept.name} {what} and stays. To bring them back: {kept.hint}"
     for noun, swept in (

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, quoted
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def branch(invocation: Invocation, *, name: str | None) -> int:
         belongs = f"for {each.code_branch}" if each.code_branch else "of no code branch"
         if each.name.startswith(ASIDE_PREFIX):
             belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(each.name)}"
-            if each.name.endswith(CARRIED_SUFFIX):
+            if is_memory(each.name):
                 belongs = "uncommitted changes that return when the pin goes back; 'vmrag commit' drops them"
         lines.append(f"{mark} {each.name}  {each.revision[:7]}  {belongs}{', uncommitted changes' * each.dirty}")
     invocation.emit(report, lines or ["No KB branches yet: the first document that is stored makes one."])

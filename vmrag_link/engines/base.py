@@ -82,7 +82,12 @@ CARRIED_SUFFIX = ".carried"
 
 def has_remembered_changes(engine: Engine) -> bool:
     """Whether uncommitted changes of any KB branch are remembered (see `merging.replay`)."""
-    return any(each.name.startswith(ASIDE_PREFIX) and each.name.endswith(CARRIED_SUFFIX) for each in engine.branches())
+    return any(is_memory(branch.name) for branch in engine.branches())
+
+
+def is_memory(branch: str) -> bool:
+    """Return True if a branch of this name remembers uncommitted changes."""
+    return branch.startswith(ASIDE_PREFIX) and branch.endswith(CARRIED_SUFFIX)
 
 
 def reserved(branch: str) -> bool:

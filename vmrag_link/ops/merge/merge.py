@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
@@ -292,7 +292,7 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
     landed = writing.write(ws, rows, f"merge {state.source}")
     if state.kind == "aside":
         aside = ws.engine.branch(state.source)
-        if aside and aside.head == state.theirs:
+        if aside and aside.head == state.theirs and not is_memory(aside.name):  # it is for other revisions
             ws.engine.delete_branch(aside.name, expected=aside.head)
         merge_state.clear(ws)
     else:

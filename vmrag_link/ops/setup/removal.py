@@ -12,7 +12,7 @@ from typing import Literal
 
 from vmrag_link import config, env, locks
 from vmrag_link import trust as agreements
-from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved, root_of
 from vmrag_link.errors import (
     Busy,
     ConfigInvalid,
@@ -288,7 +288,8 @@ def _saving(ws: Workspace, losses: Losses) -> str:
         own = ws.kb_branch()
         return "vmrag commit -m 'What changed'" if own and own.name in losses.uncommitted else "vmrag branch"
     if losses.set_aside:
-        return f"vmrag merge {quoted(losses.set_aside[0])}"
+        mergeable = [name for name in losses.set_aside if not is_memory(name)]
+        return f"vmrag merge {quoted(mergeable[0])}" if mergeable else "vmrag branch"
     return "vmrag push --all" if losses.commits else LET_TRAVEL
 
 

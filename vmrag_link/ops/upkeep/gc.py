@@ -11,7 +11,7 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import Excess
-from vmrag_link.engines.base import ASIDE_PREFIX, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved
 from vmrag_link.errors import (
     BranchMissing,
     EngineUnwritable,
@@ -42,11 +42,11 @@ class PrunedBranch(Record, frozen=True):
 
 
 class KeptBranch(Record, frozen=True):
-    """A KB branch without code branch that stays for its documents; `hint` brings them back."""
+    """A KB branch without code branch that stays for its documents; `hint` brings them back, or lists them."""
 
     name: str
     revision: str
-    reason: Literal["uncommitted", "set_aside"]
+    reason: Literal["uncommitted", "set_aside", "remembered"]
     hint: str
 
 
@@ -205,7 +205,9 @@ def _branches(ws: Workspace) -> _Branches:
     in_use = {each.kb_branch for each in living} | set(_journaled(ws))
     prune, keep, target = [], [], ws.target()
     for each in ws.engine.branches():
-        if each.name.startswith(ASIDE_PREFIX):
+        if is_memory(each.name):
+            keep.append(KeptBranch(each.name, each.head, "remembered", "vmrag branch"))
+        elif each.name.startswith(ASIDE_PREFIX):
             keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
         elif reserved(each.name) or each.name in in_use or (ws.engine.shared and each.name not in deleted):
             continue
