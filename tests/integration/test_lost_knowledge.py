@@ -460,3 +460,29 @@ def test_pull_request_cannot_accept_its_own_drop(loss):
         for each in ada.ask("verify", "--pull-request", before, "HEAD", code=1)["findings"]
     }
     assert {DROPPED, ACCEPTED} <= found
+
+
+def test_push_does_not_believe_record_if_remote_is_unreachable(loss):
+    ada = forged_branch(loss)
+    ada.git("branch", "-q", "copy", "origin/main")
+    ada.git("update-ref", "-d", "refs/remotes/origin/main")
+    ada.git("init", "-q", "--bare", str(loss.world.top / "other.git"))
+    ada.git("remote", "add", "other", str(loss.world.top / "other.git"))
+    url = out_of_reach(loss)
+    refused = ada.run("push", "-q", "other", "forged", "copy", env=ON)
+    assert refused.returncode != 0
+    assert f"pins revision {loss.lost[:12]}" in refused.stderr
+    ada.git("remote", "set-url", "origin", url)
+    ada.vmrag("fetch")
+    assert ada.run("push", "-q", "other", "forged", "copy", env=ON).returncode == 0
+
+
+def test_push_believes_record_offline_if_person_accepted_loss_here(loss):
+    ada = forged_branch(loss)
+    ada.git("branch", "-q", "copy", "origin/main")
+    ada.git("update-ref", "-d", "refs/remotes/origin/main")
+    ada.git("init", "-q", "--bare", str(loss.world.top / "other.git"))
+    ada.git("remote", "add", "other", str(loss.world.top / "other.git"))
+    out_of_reach(loss)
+    ada.git("config", "--add", "vmrag.acceptedLoss", loss.lost)
+    assert ada.run("push", "-q", "other", "forged", "copy", env=ON).returncode == 0

@@ -17,6 +17,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.errors import (
     LockError,
     PinMalformed,
+    PinRevisionMissing,
     RemoteError,
     RemoteInvalid,
     RemoteNotTrusted,
@@ -126,12 +127,32 @@ def _flaw(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> C
     except PinMalformed as error:
         return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
     ends = (pin.dolt_commit for each in last if (pin := parsed(ws.places.kb, each)))
-    if ws.engine.has_revision(revision) or any(revisions.accepts_loss(ws.engine, each, revision) for each in ends):
+    if ws.engine.has_revision(revision) or _is_lost(ws, data, revision, list(ends)):
         return None
     message = f"Commit {commit[:12]} pins revision {revision[:12]}, which is not in this knowledge base."
     return CommitFinding(
         "PIN_REVISION_MISSING", message, "vmrag fetch (or push all the same: git push --no-verify)", blocks
     )
+
+
+def _is_lost(ws: Workspace, data: bytes, revision: str, ends: Sequence[str]) -> bool:
+    """Return True if a pushed branch accepts the loss of a revision, and no remote has it.
+
+    The record may be a stranger's (see `lazy_fetch.is_given_up`). A revision that comes from a
+    remote is no longer lost, and is pushed.
+    """
+    pin = parsed(ws.places.kb, data)
+    if pin is None or not any(revisions.accepts_loss(ws.engine, end, revision) for end in ends):
+        return False
+    from vmrag_link.ops.follow import lazy_fetch  # rarely needed, and a push waits for imports
+
+    try:
+        lazy_fetch.require(ws, pin, "A pushed commit")
+    except PinRevisionMissing as missing:
+        with contextlib.suppress(PinRevisionMissing):
+            return lazy_fetch.is_given_up(ws, missing, ends)
+        return False
+    return True
 
 
 def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
