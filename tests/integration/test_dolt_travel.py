@@ -24,8 +24,9 @@ from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.dolt import inspection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteDiverged, RemoteInvalid, RemoteRejected
+from vmrag_link.git import plumbing
 from vmrag_link.pin_values import DATA, DOLT_DATA
-from vmrag_link.transport import address
+from vmrag_link.transport import address, git_transport
 
 home = travel.home
 
@@ -176,6 +177,30 @@ def test_a_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> No
     with pytest.raises(KnowledgeRefused if what == "too large" else RemoteDamaged):
         pair.bob.fetch()
     assert pair.bob.engine.remote_heads(pair.bob.at().key) == known
+
+
+@pytest.mark.parametrize("name", ["we#ird", "a%20b\\c"])
+def test_knowledge_travels_by_git_at_path_with_character_of_urls(pair: Pair, name: str) -> None:
+    (pair.folder / name).mkdir()
+    cleo = git_clone(pair.hub.top, pair.folder / name / "cleo", kind="dolt")
+    assert cleo.clone_knowledge()
+    cleo.engine.create_branch("main", cleo.heads()["main"])
+    theirs = cleo.record("two")
+    cleo.push("origin", "main")
+    assert pair.ada.fetch()
+    assert pair.ada.heads()["main"] == theirs
+    cleo.close()
+
+
+def test_copy_of_remote_is_sound_after_project_moves(pair: Pair) -> None:
+    pair.ada.record("two")
+    pair.ada.push("origin", "main")
+    assert pair.bob.fetch()
+    key = pair.bob.at().key
+    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == ""
+    pair.bob.close()
+    moved = (pair.folder / "bob").rename(pair.folder / "moved")
+    assert git_transport.copy_damage(plumbing.locate(moved), "dolt", key) == ""
 
 
 # -- kills

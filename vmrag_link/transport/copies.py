@@ -225,7 +225,7 @@ class DoltCopy:
 
     def show(self, there: Places, commit: str) -> None:
         self._make()
-        sidecar_repo.see(self._repo, there, self._git)
+        sidecar_repo.see(self._repo, there, self._git, relative=True)
         transfer.set_ref(self._repo, DOLT_DATA, commit)
 
     def stands_at(self, commit: str) -> bool:
@@ -237,14 +237,14 @@ class DoltCopy:
 
     def damage(self, commit: str) -> str:
         del commit  # git names objects by their content
-        return sidecar_repo.find_damage(self._repo)
+        return sidecar_repo.find_damage(self._repo, made_from=self._git)
 
     def note(self, commit: str) -> None:
         write_atomically(self._note, commit.encode(), durable=False)
 
     def unnote(self) -> None:
         self._make()
-        sidecar_repo.see(self._repo, self._git)  # what else it was shown from is gone
+        sidecar_repo.see(self._repo, self._git, relative=True)  # what else it was shown from is gone
         self._note.unlink(missing_ok=True)
 
     def store(self, before: str | None) -> str:
@@ -282,7 +282,7 @@ class DoltCopy:
         shutil.rmtree(unfinished, ignore_errors=True)
         permissions.make_folder(unfinished)
         made = sidecar_repo.make(self._git, unfinished)
-        sidecar_repo.see(made, self._git)
+        sidecar_repo.see(made, self._git, relative=True)
         branch = transfer.tip(self._git, _BRANCH)
         if branch is None:
             writer = objects.ObjectWriter(self._git)
