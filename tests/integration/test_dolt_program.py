@@ -233,7 +233,7 @@ def test_a_folder_that_is_gone_is_named(dolt, tmp_path):
 def test_the_real_program_runs_through_both(adapter, tmp_path):
     path = require()
     identity = ["--name", "Ada", "--email", "ada@example.org"]
-    environ = program.environment()
+    environ = program.environment(tmp_path)
     subprocess.run([path, "init", *identity], cwd=tmp_path, env=environ, check=True, capture_output=True)
     assert program.run(["sql", "-r", "csv", "-q", "SELECT 1 AS one"], cwd=tmp_path) == "one\n1\n"
     with pytest.raises(EngineFailed, match="table not found: missing"):

@@ -17,14 +17,13 @@ import pytest
 from tests.support import dolt
 from tests.support.engines import Engines, document, head, root, store
 from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
-from vmrag_link.engines.dolt import remotes
+from vmrag_link.engines.dolt import program, remotes
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import (
     AlreadyInitialized,
     KnowledgeRefused,
     RemoteDamaged,
-    RemoteInvalid,
     RemoteMissing,
     RemoteMoved,
     RemoteUnreachable,
@@ -179,8 +178,22 @@ def test_a_place_that_holds_nothing_is_missing_and_stays_as_it_is(two: Two, tmp_
         DoltEngine.clone(tmp_path / "kb", "there", f"file://{nothing}")
     assert not nothing.exists()
     assert not DoltEngine.there(tmp_path / "kb")
-    with pytest.raises(RemoteInvalid, match="characters"):
-        two.ada.push("odd", f"file://{tmp_path}/a#b", {"main": head(two.ada, "main")})
+
+
+@pytest.mark.parametrize("name", ["a#b", "a%20b", "50%", "a?b", "a\\b"])
+def test_dolt_works_at_path_with_character_of_urls(two: Two, tmp_path: Path, name: str) -> None:
+    url = f"file://{tmp_path}/{name}/remote"
+    two.ada.push("odd", url, {ROOT_BRANCH: root(two.ada), "main": head(two.ada, "main")})
+    clone = DoltEngine.clone(tmp_path / name / "kb", "odd", url)
+    try:
+        assert clone.remote_heads("odd")["main"] == head(two.ada, "main")
+        store(two.ada, "main", document("later"))
+        two.ada.push("odd", url, {"main": head(two.ada, "main")})
+        clone.fetch("odd", url)
+        assert clone.remote_heads("odd")["main"] == head(two.ada, "main")
+    finally:
+        clone.close()
+    program.check(tmp_path / name / "kb")
 
 
 def test_a_server_that_does_not_answer_is_unreachable(two: Two) -> None:

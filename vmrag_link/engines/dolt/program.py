@@ -7,9 +7,14 @@ goes through `proc`.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
+import hashlib
 import importlib.util
+import os
 import re
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +38,9 @@ _WITHOUT_WHEEL = (3, 12)
 
 _SCRUBBED = env.GIT_SCRUBBED | env.DOLT_SCRUBBED
 _ADDED = {env.DOLT_NO_REPORT: "1", **env.DOLT_GIT_REMOTES}
+
+_OF_URLS = frozenset("%#?\\")
+"""Dolt opens a folder by a URL that it makes of the path without escaping these."""
 
 _SHELL = "/bin/sh"
 _CLEANED = ("-c", 'exec /usr/bin/env "$@" </dev/null', "dolt")
@@ -77,11 +85,42 @@ def locate(binary: str = "") -> str:
     return path
 
 
-def environment() -> dict[str, str]:
+def environment(cwd: Path) -> dict[str, str]:
     """What every `dolt` process gets: ours, but for what sends git elsewhere or changes
     revisions.
+
+    Dolt believes `PWD` if it names the directory in which the process starts.
     """
-    return env.without(_SCRUBBED) | _ADDED
+    return env.without(_SCRUBBED) | _ADDED | {env.WORKING_DIRECTORY: str(openable_path(cwd))}
+
+
+def openable_path(folder: Path) -> Path:
+    """Return a path by which Dolt can open the folder: its own, or a link in the temporary folder.
+
+    The link is the same in each process. Raises `EngineFailed`.
+    """
+    return _make_link(folder) if _OF_URLS.intersection(str(folder)) else folder
+
+
+@functools.lru_cache(maxsize=64)
+def _make_link(folder: Path) -> Path:
+    ours = Path(tempfile.gettempdir(), f"vmrag-dolt-{os.getuid()}")
+    place = ours / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    name = "folder" if _OF_URLS.intersection(folder.name) else folder.name  # Dolt names the database so
+    try:
+        ours.mkdir(mode=0o700, exist_ok=True)
+        state = ours.lstat()
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o022:
+            raise PermissionError(errno.EACCES, "another user can write there")
+        place.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (place / name).symlink_to(folder)
+    except OSError as error:
+        raise EngineFailed(
+            f"Dolt cannot open {folder}, and no link to it can be made at {ours}: {error.strerror}.",
+            hint="move the project to a path without % # ? \\, or set TMPDIR to a folder of yours",
+        ) from error
+    return place / name
 
 
 def run(
@@ -103,7 +142,9 @@ def run(
     if bare and (cwd / ".dolt").is_dir() and (doltcli := _doltcli()):
         return _through_doltcli(doltcli, path, arguments, cwd)
     try:
-        done = proc.run([path, *arguments], cwd=cwd, env=environment() | dict(env or {}), stdin=stdin, timeout=timeout)
+        done = proc.run(
+            [path, *arguments], cwd=cwd, env=environment(cwd) | dict(env or {}), stdin=stdin, timeout=timeout
+        )
     except TimeoutError as error:
         what = f"dolt {arguments[0]} did not end within {timeout:g} seconds."
         raise EngineFailed(what, hint="Run the command again.", arguments=list(arguments)) from error
@@ -189,7 +230,10 @@ def _first_line(path: str) -> str:
         (home / "config_global.json").write_text(_CONFIGURATION)
         try:
             done = proc.run(
-                [path, "version"], cwd=Path(folder), env=environment() | {env.DOLT_HOME: folder}, timeout=_PATIENCE
+                [path, "version"],
+                cwd=Path(folder),
+                env=environment(Path(folder)) | {env.DOLT_HOME: folder},
+                timeout=_PATIENCE,
             )
         except TimeoutError:
             return f"nothing within {_PATIENCE:g} seconds"
@@ -229,7 +273,8 @@ def _doltcli() -> ModuleType | None:
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:
     left_out = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
-    added = [f"{name}={value}" for name, value in (_ADDED | {env.EXECUTABLES: proc.path(cwd)}).items()]
+    added_values = _ADDED | {env.EXECUTABLES: proc.path(cwd), env.WORKING_DIRECTORY: str(openable_path(cwd))}
+    added = [f"{name}={value}" for name, value in added_values.items()]
     try:
         said: str = doltcli.Dolt(str(cwd)).execute([*_CLEANED, *left_out, *added, path, *arguments], print_output=False)
     except doltcli.DoltException as error:

@@ -14,12 +14,14 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 from msgspec import field
 
 from vmrag_link import env, hosts
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
+from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.connection import SqlConnection, literal, literals, said
 from vmrag_link.engines.limits import too_large
 from vmrag_link.errors import (
@@ -46,7 +48,7 @@ _GIT_CACHE = "git-remote-cache"
 _MANIFEST = "manifest"
 _IN_THE_CLEAR = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
-"""Dolt takes them for the end of a path, however they are written."""
+"""Dolt takes them for the end of the path of a folder, however they are written."""
 
 _MOST_SAID = 200
 
@@ -109,12 +111,13 @@ def register(folder: Path, connection: SqlConnection, remote: str, url: str) -> 
 
     Another URL under the same short name is the same place: its copy here was moved.
     """
-    known = noted(folder).get(remote)
-    if known and known.url == url and _is_registered(connection, remote):
+    known, address = noted(folder).get(remote), _address(folder, url)
+    is_lasting = address in (url, f"{_GIT}file://{quote(url.removeprefix(f'{_GIT}file://'))}")
+    if is_lasting and known and known.url == url and _is_registered(connection, remote):
         return
     clear(folder, connection, remote)
     options = ("--ref", DOLT_DATA) if url.startswith(_GIT) else ()
-    connection.call("dolt_remote", "add", *options, _name(remote), _openable(url))
+    connection.call("dolt_remote", "add", *options, _name(remote), address)
     note(folder, remote, Noted(url, known.heads, known.foreign) if known else Noted(url, {}))
 
 
@@ -241,12 +244,26 @@ def login(url: str, user: str) -> tuple[str, ...]:
     return ("--user", user) if user and safe and env.has_dolt_remote_password() else ()
 
 
-def _openable(url: str) -> str:
-    path = url.partition("://")[2]
-    if url.startswith((_FILE, f"{_GIT}file://")) and _UNOPENABLE.intersection(path):
+def _address(folder: Path, url: str) -> str:
+    """Return the URL by which Dolt opens a remote of the knowledge base in `folder`.
+
+    Dolt escapes no character of a path. Raises `RemoteInvalid` for a folder of a server that has
+    such a character.
+    """
+    scheme, _, path = url.partition("://")
+    if scheme == f"{_GIT}file" and "\\" not in path:
+        return f"{scheme}://{quote(path)}"
+    if scheme not in ("file", f"{_GIT}file"):
+        return url
+    if (folder / DOLT_FOLDER).is_dir():
+        link = program.openable_path(Path(path))
+        if link != Path(path):
+            Path(path).mkdir(parents=True, exist_ok=True)  # as Dolt does, which creates nothing by a link
+        return f"{scheme}://{link}"
+    if _UNOPENABLE.intersection(path):
         raise RemoteInvalid(
             f"Dolt cannot open {path}: the path has one of the characters {' '.join(sorted(_UNOPENABLE))}.",
-            hint="Give the folder another name.",
+            hint="use a folder of the server without these characters: vmrag push file:///PATH",
             remote=url,
         )
     return url

@@ -68,7 +68,7 @@ class ShellSession:
         path = program.locate(access.binary)
         argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
         try:
-            self._process = proc.piped(argv, cwd=folder, env=program.environment(), stderr=self._complaints)
+            self._process = proc.piped(argv, cwd=folder, env=program.environment(folder), stderr=self._complaints)
             os.set_blocking(self._input.fileno(), False)
             begun = self._run(OPENING, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
         except (OSError, EngineFailed):
