@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import msgspec
 import pytest
 
 from tests.support.certificates import signed_certificate
@@ -369,9 +370,9 @@ def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_ser
     project.vmrag("status", code=3)
 
 
-def hanging_proxy(stack, port, statements):
+def hanging_proxy(stack, port, statements, *, delay=0.0):
     """Serve a port that forwards to another one, and stops answering after so many messages of a
-    client.
+    client. `delay`: seconds before each message.
     """
     listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     made = []
@@ -381,6 +382,7 @@ def hanging_proxy(stack, port, statements):
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 count += 1
+                time.sleep(delay)
                 if most is None or count <= most:
                     target.sendall(data)
             target.shutdown(socket.SHUT_WR)
@@ -396,6 +398,20 @@ def hanging_proxy(stack, port, statements):
     threading.Thread(target=accept, daemon=True).start()
     stack.callback(lambda: [each.close() for each in made])
     return listening.getsockname()[1]
+
+
+def test_hook_gives_up_when_all_answers_together_are_slow(dolt_server, folder):
+    create(folder, dolt_server.access("kb")).close()
+    with contextlib.ExitStack() as stack:
+        port = hanging_proxy(stack, dolt_server.port, None, delay=0.15)
+        access = msgspec.structs.replace(dolt_server.access(), server=f"127.0.0.1:{port}", answer_seconds=1.0)
+        engine = DoltEngine.open(folder, access=access)
+        stack.callback(engine.close)
+        begun = time.monotonic()
+        with pytest.raises(ServerUnreachable, match="not answered within 5 seconds in all"):
+            for _ in range(100):
+                engine.branches()
+        assert time.monotonic() - begun < 10
 
 
 @pytest.mark.hooks("on")

@@ -32,7 +32,10 @@ class DoltAccess(Record, frozen=True):
     tls: bool = False
     authorities: str = ""
     answer_seconds: float = 0.0
-    """How long each answer of the server may take; 0: as long as usual."""
+    """How many seconds each answer of the server may take; 0: as many as usual.
+
+    All answers together may take a few times as many.
+    """
 
     def __repr__(self) -> str:
         """Without the password: logs of bugs show values."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -38,6 +39,10 @@ _GARBLED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, 
 """What PyMySQL raises where the other side does not keep to MySQL's protocol, or wants a file."""
 
 
+_ANSWERS = 5
+"""How long a hook waits for all answers together, in times of `DoltAccess.answer_seconds`."""
+
+
 class ServerSession:
     """`ended`: nothing more can be asked of it. `longest`: bytes of one answer.
 
@@ -49,6 +54,7 @@ class ServerSession:
         self._at: str | None = None
         self._logged_in = False
         self._statement = ""
+        self._waited = 0.0
         self._allowance = Allowance()
         self._mysql = library()
         self._connection = self._prepared()
@@ -92,8 +98,12 @@ class ServerSession:
         """
         self._statement = statement
         self._allowance.renew(self._longest, self._at_most(LONGEST_STATEMENT))
+        begun = time.monotonic()
         with self._connection.cursor() as cursor:
-            self._translated(lambda: cursor.execute(statement))
+            try:
+                self._translated(lambda: cursor.execute(statement))
+            finally:
+                self._waited += time.monotonic() - begun
             return [self._row(each) for each in cursor.fetchall()]
 
     def end(self) -> None:
@@ -158,7 +168,8 @@ class ServerSession:
         program.require_recent(f"The server {self._access.server}", version)
 
     def _at_most(self, seconds: float) -> float:
-        return min(seconds, self._access.answer_seconds or seconds)
+        limit = self._access.answer_seconds
+        return min(seconds, limit, max(0.0, _ANSWERS * limit - self._waited)) if limit else seconds
 
     # -- what is said
 
@@ -197,8 +208,10 @@ class ServerSession:
             most = self._longest // MEGABYTE
             return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
         if self._allowance.late:
-            seconds = f"{self._allowance.granted:.0f} seconds"
-            if not self._logged_in or self._access.answer_seconds:
+            seconds, limit = f"{self._allowance.granted:.0f} seconds", self._access.answer_seconds
+            if limit and self._waited + self._allowance.granted >= _ANSWERS * limit:
+                seconds = f"{_ANSWERS * limit:.0f} seconds in all"
+            if not self._logged_in or limit:
                 self.end()
                 return server_socket.silent(self._access, seconds)
             return StatementGivenUp(f"The server {self._access.server} took longer than {seconds}.")
