@@ -118,7 +118,7 @@ def _make_link(folder: Path) -> Path:
     except OSError as error:
         raise EngineFailed(
             f"Dolt cannot open {folder}, and no link to it can be made at {ours}: {error.strerror}.",
-            hint="move the project to a path without % # ? \\, or set TMPDIR to a folder of yours",
+            hint="move the project to a path without % # ? \\, or set TMPDIR to a folder that you own",
         ) from error
     return place / name
 
