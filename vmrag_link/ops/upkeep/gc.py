@@ -42,7 +42,10 @@ class PrunedBranch(Record, frozen=True):
 
 
 class KeptBranch(Record, frozen=True):
-    """A KB branch without code branch that stays for its documents; `hint` brings them back, or lists them."""
+    """A KB branch without code branch that stays for its documents.
+
+    `hint` brings them back, or lists them.
+    """
 
     name: str
     revision: str
