@@ -74,7 +74,7 @@ class _OfServer(Known):
 
 
 @pytest.fixture(params=["program", "server"])
-def known(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Known]:
+def kettle(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Known]:
     dolt.require()
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "ada")
@@ -92,59 +92,59 @@ def known(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         servers.session_server().sql(f"SET GLOBAL {variable} = DEFAULT")
 
 
-def test_an_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(known: Known) -> None:
-    before = known.fingerprint()
-    known.sql(WRONG)
-    assert known.marks() == {"kettle.md": "modified", "faq.md": None}
-    assert known.index()["kettle.md"] == "The kettle is green."
-    assert known.fingerprint() != before
-    assert "green" in known.vmrag("diff").out
+def test_an_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(kettle: Known) -> None:
+    before = kettle.fingerprint()
+    kettle.sql(WRONG)
+    assert kettle.marks() == {"kettle.md": "modified", "faq.md": None}
+    assert kettle.index()["kettle.md"] == "The kettle is green."
+    assert kettle.fingerprint() != before
+    assert "green" in kettle.vmrag("diff").out
 
 
-def test_the_hash_of_a_document_is_that_of_its_text_in_what_is_committed_too(known: Known) -> None:
-    before = known.fingerprint()
-    known.sql(WRONG)
-    known.vmrag("commit", "-m", "green")
-    assert known.fingerprint() != before
-    assert known.ask("show", "kettle.md")["content_hash"] == content_hash("The kettle is green.")
-    assert known.index()["kettle.md"] == "The kettle is green."
-    with _engine(known) as engine:
-        assert _stored(engine, known.pinned, "kettle.md") == content_hash("The kettle is green."), (
+def test_the_hash_of_a_document_is_that_of_its_text_in_what_is_committed_too(kettle: Known) -> None:
+    before = kettle.fingerprint()
+    kettle.sql(WRONG)
+    kettle.vmrag("commit", "-m", "green")
+    assert kettle.fingerprint() != before
+    assert kettle.ask("show", "kettle.md")["content_hash"] == content_hash("The kettle is green.")
+    assert kettle.index()["kettle.md"] == "The kettle is green."
+    with _engine(kettle) as engine:
+        assert _stored(engine, kettle.pinned, "kettle.md") == content_hash("The kettle is green."), (
             "for who reads by SQL"
         )
 
 
 def test_a_commit_of_another_program_is_pinned_and_answers_alike_wherever_it_is_read(
-    known: Known, tmp_path: Path
+    kettle: Known, tmp_path: Path
 ) -> None:
-    before = known.fingerprint()
-    known.sql(WRONG, PARTIAL, COMMIT)
-    known.vmrag("pin")
-    assert known.fingerprint() != before
+    before = kettle.fingerprint()
+    kettle.sql(WRONG, PARTIAL, COMMIT)
+    kettle.vmrag("pin")
+    assert kettle.fingerprint() != before
     texts = {"kettle.md": "The kettle is green.", "new.md": "Tea needs water."}
-    assert {name: known.index()[name] for name in texts} == texts
-    known.git("commit", "-q", "-am", "theirs")
-    if isinstance(known, _OfProgram):
+    assert {name: kettle.index()[name] for name in texts} == texts
+    kettle.git("commit", "-q", "-am", "theirs")
+    if isinstance(kettle, _OfProgram):
         hub = tmp_path / "hub.git"
-        known.git("init", "-q", "--bare", str(hub))
-        known.git("remote", "add", "origin", str(hub))
-        known.git("push", "-q", "-u", "origin", "main")
-        known.vmrag("push")
-        known.git("clone", "-q", str(hub), str(tmp_path / "bob"))
+        kettle.git("init", "-q", "--bare", str(hub))
+        kettle.git("remote", "add", "origin", str(hub))
+        kettle.git("push", "-q", "-u", "origin", "main")
+        kettle.vmrag("push")
+        kettle.git("clone", "-q", str(hub), str(tmp_path / "bob"))
     else:
-        known.git("clone", "-q", str(known.top), str(tmp_path / "bob"))
-    bob = type(known)(tmp_path / "bob")
-    if isinstance(known, _OfServer):
+        kettle.git("clone", "-q", str(kettle.top), str(tmp_path / "bob"))
+    bob = type(kettle)(tmp_path / "bob")
+    if isinstance(kettle, _OfServer):
         for each in ("server", "database"):
-            bob.git("config", f"vmrag.dolt.{each}", known.git("config", f"vmrag.dolt.{each}").strip())
+            bob.git("config", f"vmrag.dolt.{each}", kettle.git("config", f"vmrag.dolt.{each}").strip())
     bob.vmrag("clone")
     bob.vmrag("verify")
-    assert bob.fingerprint() == known.fingerprint()
+    assert bob.fingerprint() == kettle.fingerprint()
     assert {name: bob.index()[name] for name in texts} == texts
 
 
-def test_what_a_row_does_not_say_is_empty(known: Known) -> None:
-    known.sql(
+def test_what_a_row_does_not_say_is_empty(kettle: Known) -> None:
+    kettle.sql(
         PARTIAL,
         "INSERT INTO documents (collection_name, doc_id, content, metadata)"
         " VALUES ('handbook', 'spaced.md', 'x', '{\"b\": 1, \"a\": 2}')",
@@ -152,8 +152,8 @@ def test_what_a_row_does_not_say_is_empty(known: Known) -> None:
         "INSERT INTO issue_logs (log_id, project_id, content) VALUES ('l', 'p', 'It boils over.')",
         "INSERT INTO knowledge_docs (doc_id, tool_name, content) VALUES ('k', 'git', 'It commits.')",
     )
-    with _engine(known) as engine:
-        at = known.ask("commit", "-m", "theirs")["revision"]
+    with _engine(kettle) as engine:
+        at = kettle.ask("commit", "-m", "theirs")["revision"]
         new = engine.document(at, "handbook", "new.md")
         assert new == Document("handbook", "new.md", "", "Tea needs water.", content_hash("Tea needs water."))
         spaced = engine.document(at, "handbook", "spaced.md")
@@ -162,16 +162,16 @@ def test_what_a_row_does_not_say_is_empty(known: Known) -> None:
         assert [each.name for each in engine.projects(at)] == [""]
         assert {each.doc_id for each in engine.documents(at, table="issue_logs")} == {"l"}
         assert {each.doc_id for each in engine.documents(at, table="knowledge_docs")} == {"k"}
-    assert known.index()["new.md"] == "Tea needs water."
+    assert kettle.index()["new.md"] == "Tea needs water."
 
 
-def test_a_hash_alone_that_is_wrong_is_no_change_and_goes_with_the_next_commit(known: Known) -> None:
-    known.sql("UPDATE documents SET content_hash = 'x'")
-    assert set(known.marks().values()) == {None}
-    known.vmrag("commit", "-m", "nothing", code=1)
-    known.put("more.md", "More.")
-    revision = known.ask("commit", "-m", "more")["revision"]
-    with _engine(known) as engine:
+def test_a_hash_alone_that_is_wrong_is_no_change_and_goes_with_the_next_commit(kettle: Known) -> None:
+    kettle.sql("UPDATE documents SET content_hash = 'x'")
+    assert set(kettle.marks().values()) == {None}
+    kettle.vmrag("commit", "-m", "nothing", code=1)
+    kettle.put("more.md", "More.")
+    revision = kettle.ask("commit", "-m", "more")["revision"]
+    with _engine(kettle) as engine:
         assert _stored(engine, revision, "kettle.md") == content_hash("The kettle is red.")
 
 
@@ -185,35 +185,35 @@ def test_a_hash_alone_that_is_wrong_is_no_change_and_goes_with_the_next_commit(k
         ("gpgsign", "1"),
     ],
 )
-def test_commands_ignore_global_variable(known: Known, variable: str, value: str) -> None:
-    if isinstance(known, _OfServer) and variable in ("dolt_override_schema", "gpgsign"):
+def test_commands_ignore_global_variable(kettle: Known, variable: str, value: str) -> None:
+    if isinstance(kettle, _OfServer) and variable in ("dolt_override_schema", "gpgsign"):
         pytest.skip("a client of a server cannot set it for other sessions")
-    known.set_global(variable, value)
-    known.record("more", more="More tea.", water="Water boils.")
-    assert known.index() == {
+    kettle.set_global(variable, value)
+    kettle.record("more", more="More tea.", water="Water boils.")
+    assert kettle.index() == {
         "kettle.md": "The kettle is red.",
         "faq.md": "A frequent question.",
         "more.md": "More tea.",
         "water.md": "Water boils.",
     }
-    assert known.status()["in_sync"]
+    assert kettle.status()["in_sync"]
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
-def test_verified_fingerprint_accepts_collection_without_row(known: Known, committed: bool) -> None:
+def test_verified_fingerprint_accepts_collection_without_row(kettle: Known, committed: bool) -> None:
     insert = "INSERT INTO documents (collection_name, doc_id, content) VALUES ('tea', 'new.md', 'Tea needs water.')"
     log = "INSERT INTO issue_logs (log_id, project_id, content) VALUES ('l', 'p', 'It boils over.')"
-    known.sql(insert, log, *([COMMIT] if committed else []))
+    kettle.sql(insert, log, *([COMMIT] if committed else []))
     if committed:
-        known.vmrag("pin")
-    known.vmrag("fingerprint", "--verify")
-    assert known.ask("show", "tea/new.md")["content"] == "Tea needs water."
-    assert known.ask("show", "issues_p/l")["content"] == "It boils over."
+        kettle.vmrag("pin")
+    kettle.vmrag("fingerprint", "--verify")
+    assert kettle.ask("show", "tea/new.md")["content"] == "Tea needs water."
+    assert kettle.ask("show", "issues_p/l")["content"] == "It boils over."
     if not committed:
-        known.vmrag("commit", "-m", "theirs")
-        with _engine(known) as engine:
-            assert {each.name for each in engine.collections(known.pinned)} == {"handbook", "tea"}
-        known.vmrag("fingerprint", "--verify")
+        kettle.vmrag("commit", "-m", "theirs")
+        with _engine(kettle) as engine:
+            assert {each.name for each in engine.collections(kettle.pinned)} == {"handbook", "tea"}
+        kettle.vmrag("fingerprint", "--verify")
 
 
 BAD = {
@@ -229,12 +229,12 @@ BAD = {
 @pytest.mark.parametrize(("column", "sql"), BAD.values(), ids=list(BAD))
 @pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
 def test_a_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
-    known: Known, column: str, sql: str, committed: bool
+    kettle: Known, column: str, sql: str, committed: bool
 ) -> None:
-    pinned = known.pinned
-    known.sql(sql, *([COMMIT] if committed else []))
+    pinned = kettle.pinned
+    kettle.sql(sql, *([COMMIT] if committed else []))
     command = ["pin"] if committed else ["commit", "-m", "theirs"]
-    refused = known.vmrag(*command, "--json", code=3).error
+    refused = kettle.vmrag(*command, "--json", code=3).error
     assert (
         refused["details"] | {"table": "documents", "row": "handbook/kettle.md", "column": column} == refused["details"]
     )
@@ -242,101 +242,101 @@ def test_a_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
     assert "handbook/kettle.md" in refused["message"]
     assert column in refused["message"]
     assert "vmrag restore handbook/kettle.md" in refused["hint"]
-    assert known.pinned == pinned
+    assert kettle.pinned == pinned
     hint = "vmrag pin" if committed else "vmrag restore handbook/kettle.md"
-    assert hint in known.vmrag("status", code=None).out
-    asked = known.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
+    assert hint in kettle.vmrag("status", code=None).out
+    asked = kettle.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
     assert "cannot be brought back" in asked["message"]
-    known.vmrag("restore", "handbook/kettle.md", "--yes", code=None)
+    kettle.vmrag("restore", "handbook/kettle.md", "--yes", code=None)
     if committed:
-        known.vmrag("pin")
-        known.git("commit", "-q", "-am", "theirs, put right")
-    assert known.texts()["kettle.md"] == "The kettle is red."
-    assert known.status()["in_sync"]
-    assert known.index()["kettle.md"] == "The kettle is red."
+        kettle.vmrag("pin")
+        kettle.git("commit", "-q", "-am", "theirs, put right")
+    assert kettle.texts()["kettle.md"] == "The kettle is red."
+    assert kettle.status()["in_sync"]
+    assert kettle.index()["kettle.md"] == "The kettle is red."
 
 
-def test_what_nobody_could_fetch_is_not_pushed(known: Known, tmp_path: Path) -> None:
+def test_what_nobody_could_fetch_is_not_pushed(kettle: Known, tmp_path: Path) -> None:
     """Also on a branch that no pin names: whoever fetches looks at all heads."""
-    if isinstance(known, _OfServer):
+    if isinstance(kettle, _OfServer):
         pytest.skip("what is on a server is not pushed")
     hub = tmp_path / "hub.git"
-    known.git("init", "-q", "--bare", str(hub))
-    known.git("remote", "add", "origin", str(hub))
-    known.git("push", "-q", "-u", "origin", "main")
-    known.sql("UPDATE documents SET metadata = 'x' WHERE doc_id = 'kettle.md'", COMMIT)
-    refused = known.vmrag("push", "--json", code=None).error
+    kettle.git("init", "-q", "--bare", str(hub))
+    kettle.git("remote", "add", "origin", str(hub))
+    kettle.git("push", "-q", "-u", "origin", "main")
+    kettle.sql("UPDATE documents SET metadata = 'x' WHERE doc_id = 'kettle.md'", COMMIT)
+    refused = kettle.vmrag("push", "--json", code=None).error
     assert refused["message"].startswith(
         "Nothing was pushed, because nobody could fetch it. The row 'handbook/kettle.md'"
     )
     assert "vmrag restore handbook/kettle.md" in refused["hint"]
-    known.vmrag("restore", "handbook/kettle.md", "--yes", code=None)
-    known.vmrag("push")
-    known.git("clone", "-q", str(hub), str(tmp_path / "bob"))
+    kettle.vmrag("restore", "handbook/kettle.md", "--yes", code=None)
+    kettle.vmrag("push")
+    kettle.git("clone", "-q", str(hub), str(tmp_path / "bob"))
     Project(tmp_path / "bob").vmrag("clone")
 
 
-def test_pinned_revision_survives_when_another_program_resets_its_branch(known: Known) -> None:
+def test_pinned_revision_survives_when_another_program_resets_its_branch(kettle: Known) -> None:
     """Also after a second KB branch was pinned, and both were reset."""
-    first = known.pinned
-    known.git("switch", "-q", "-c", "feature", "HEAD")
-    known.record("more", more="More tea.")
-    second = known.pinned
-    known.git("switch", "-q", "main")
-    known.record("water", water="Water boils.")
-    third = known.pinned
-    with _engine(known) as engine:
+    first = kettle.pinned
+    kettle.git("switch", "-q", "-c", "feature", "HEAD")
+    kettle.record("more", more="More tea.")
+    second = kettle.pinned
+    kettle.git("switch", "-q", "main")
+    kettle.record("water", water="Water boils.")
+    third = kettle.pinned
+    with _engine(kettle) as engine:
         names = [each.name for each in engine.branches() if not each.name.startswith("vmrag")]
         root = next(each.head for each in engine.branches() if each.name == "vmrag_root")
     for name in names:
-        known.sql(f"CALL dolt_reset('--hard', '{root}')", branch=name)
-    known.sql("CALL dolt_gc()")
-    with _engine(known) as engine:
+        kettle.sql(f"CALL dolt_reset('--hard', '{root}')", branch=name)
+    kettle.sql("CALL dolt_gc()")
+    with _engine(kettle) as engine:
         assert [each for each in (first, second, third) if not engine.has_revision(each)] == []
-    assert known.index()["water.md"] == "Water boils."
+    assert kettle.index()["water.md"] == "Water boils."
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["deleted", "moved"])
-def test_doctor_restores_root_branch_that_another_program_changed(known: Known, moved: bool) -> None:
-    if isinstance(known, _OfServer):
+def test_doctor_restores_root_branch_that_another_program_changed(kettle: Known, moved: bool) -> None:
+    if isinstance(kettle, _OfServer):
         pytest.skip("a server keeps its default branch")
-    kb, hub = known.shared / "kb", known.top.with_name("hub.git")
-    known.git("init", "-q", "--bare", str(hub))
-    known.git("remote", "add", "origin", str(hub))
+    kb, hub = kettle.shared / "kb", kettle.top.with_name("hub.git")
+    kettle.git("init", "-q", "--bare", str(hub))
+    kettle.git("remote", "add", "origin", str(hub))
     dolt.run(kb, "checkout", "main")
     if moved:
         dolt.run(kb, "branch", "-f", "vmrag_root", "main")
     else:
         dolt.run(kb, "branch", "-D", "vmrag_root")
-        refused = known.vmrag("push", "--json", code=None).error
+        refused = kettle.vmrag("push", "--json", code=None).error
         assert refused["code"] == "BRANCH_NOT_FOUND"
         assert refused["hint"] == "vmrag doctor --fix"
-    assert "ROOT_MISPLACED" in known.vmrag("doctor", code=None).out
-    known.vmrag("doctor", "--fix", code=None)
-    assert "ROOT_MISPLACED" not in known.vmrag("doctor", code=None).out
-    known.git("push", "-q", "-u", "origin", "main")
-    known.vmrag("push")
-    known.git("clone", "-q", str(hub), str(known.top.with_name("bob")))
-    bob = Project(known.top.with_name("bob"))
+    assert "ROOT_MISPLACED" in kettle.vmrag("doctor", code=None).out
+    kettle.vmrag("doctor", "--fix", code=None)
+    assert "ROOT_MISPLACED" not in kettle.vmrag("doctor", code=None).out
+    kettle.git("push", "-q", "-u", "origin", "main")
+    kettle.vmrag("push")
+    kettle.git("clone", "-q", str(hub), str(kettle.top.with_name("bob")))
+    bob = Project(kettle.top.with_name("bob"))
     bob.vmrag("clone")
     assert bob.texts()["kettle.md"] == "The kettle is red."
 
 
-def test_commands_report_open_merge_conflict_of_another_program(known: Known) -> None:
-    known.sql("CALL dolt_branch('other', 'main')")
+def test_commands_report_open_merge_conflict_of_another_program(kettle: Known) -> None:
+    kettle.sql("CALL dolt_branch('other', 'main')")
     theirs = "CALL dolt_commit('-A', '-m', 'theirs', '--author', 'Eve <eve@example.org>')"
-    known.sql("UPDATE documents SET title = 'B' WHERE doc_id = 'kettle.md'", theirs, branch="other")
-    known.sql("UPDATE documents SET title = 'A' WHERE doc_id = 'kettle.md'", COMMIT)
-    known.vmrag("pin")
-    known.git("commit", "-q", "-am", "theirs")
-    known.session("SET @@dolt_allow_commit_conflicts = 1", "CALL dolt_merge('other')")
+    kettle.sql("UPDATE documents SET title = 'B' WHERE doc_id = 'kettle.md'", theirs, branch="other")
+    kettle.sql("UPDATE documents SET title = 'A' WHERE doc_id = 'kettle.md'", COMMIT)
+    kettle.vmrag("pin")
+    kettle.git("commit", "-q", "-am", "theirs")
+    kettle.session("SET @@dolt_allow_commit_conflicts = 1", "CALL dolt_merge('other')")
     for command in (["status"], ["commit", "-m", "x"], ["query", "kettle"]):
-        refused = known.vmrag(*command, "--json", code=None).error
+        refused = kettle.vmrag(*command, "--json", code=None).error
         assert "has an open merge of another program" in refused["message"]
         assert "CALL dolt_merge('--abort')" in refused["hint"]
-    assert "has an open merge of another program" in known.vmrag("doctor", code=None).out
-    known.sql("CALL dolt_merge('--abort')")
-    assert known.status()["in_sync"]
+    assert "has an open merge of another program" in kettle.vmrag("doctor", code=None).out
+    kettle.sql("CALL dolt_merge('--abort')")
+    assert kettle.status()["in_sync"]
 
 
 @pytest.mark.parametrize(
@@ -347,46 +347,46 @@ def test_commands_report_open_merge_conflict_of_another_program(known: Known) ->
         ("INSERT INTO dolt_ignore VALUES ('x', 1)", "DELETE FROM dolt_ignore"),
     ],
 )
-def test_hint_removes_uncommitted_change_of_schema(known: Known, change: str, removal: str) -> None:
-    known.sql(change)
-    refused = known.vmrag("status", "--json", code=None).error
+def test_hint_removes_uncommitted_change_of_schema(kettle: Known, change: str, removal: str) -> None:
+    kettle.sql(change)
+    refused = kettle.vmrag("status", "--json", code=None).error
     assert "not committed" in refused["message"]
     assert removal in refused["hint"]
-    known.sql(removal)
-    assert known.status()["in_sync"]
+    kettle.sql(removal)
+    assert kettle.status()["in_sync"]
 
 
 @pytest.mark.parametrize("names", [["handbook/kettle.md"], []], ids=["named", "all"])
-def test_restore_cleans_branch_whose_row_has_null(known: Known, names: list[str]) -> None:
-    known.sql("UPDATE documents SET last_modified = NULL, source = NULL, source_key = NULL WHERE doc_id = 'kettle.md'")
-    known.vmrag("restore", *names, "--yes", code=None)
-    assert not known.status()["kb"]["dirty"]
-    assert known.texts()["kettle.md"] == "The kettle is red."
+def test_restore_cleans_branch_whose_row_has_null(kettle: Known, names: list[str]) -> None:
+    kettle.sql("UPDATE documents SET last_modified = NULL, source = NULL, source_key = NULL WHERE doc_id = 'kettle.md'")
+    kettle.vmrag("restore", *names, "--yes", code=None)
+    assert not kettle.status()["kb"]["dirty"]
+    assert kettle.texts()["kettle.md"] == "The kettle is red."
 
 
-def test_gc_removes_branch_that_another_program_checked_out(known: Known) -> None:
-    if isinstance(known, _OfServer):
+def test_gc_removes_branch_that_another_program_checked_out(kettle: Known) -> None:
+    if isinstance(kettle, _OfServer):
         pytest.skip("on a server, a client checks out a branch for its own session")
-    known.git("switch", "-q", "-c", "feature", "HEAD")
-    known.record("more", more="More tea.")
-    known.git("switch", "-q", "main")
-    known.git("branch", "-q", "-D", "feature")
-    dolt.run(known.shared / "kb", "checkout", "feature")
-    known.vmrag("gc", "--apply")
-    with _engine(known) as engine:
+    kettle.git("switch", "-q", "-c", "feature", "HEAD")
+    kettle.record("more", more="More tea.")
+    kettle.git("switch", "-q", "main")
+    kettle.git("branch", "-q", "-D", "feature")
+    dolt.run(kettle.shared / "kb", "checkout", "feature")
+    kettle.vmrag("gc", "--apply")
+    with _engine(kettle) as engine:
         assert engine.branch("feature") is None
-    assert "* vmrag_root" in dolt.run(known.shared / "kb", "branch")
-    assert known.texts()["kettle.md"] == "The kettle is red."
+    assert "* vmrag_root" in dolt.run(kettle.shared / "kb", "branch")
+    assert kettle.texts()["kettle.md"] == "The kettle is red."
 
 
-def test_foreign_branch_on_remote_blocks_nobody(known: Known, tmp_path: Path) -> None:
-    if isinstance(known, _OfServer):
+def test_foreign_branch_on_remote_blocks_nobody(kettle: Known, tmp_path: Path) -> None:
+    if isinstance(kettle, _OfServer):
         pytest.skip("what is on a server is not pushed")
     hub = tmp_path / "hub.git"
-    known.git("init", "-q", "--bare", str(hub))
-    known.git("remote", "add", "origin", str(hub))
-    known.git("push", "-q", "-u", "origin", "main")
-    known.vmrag("push")
+    kettle.git("init", "-q", "--bare", str(hub))
+    kettle.git("remote", "add", "origin", str(hub))
+    kettle.git("push", "-q", "-u", "origin", "main")
+    kettle.vmrag("push")
     dolt.run(tmp_path, "clone", "--ref", "refs/vmrag/dolt", f"git+file://{hub}", "eve")
     for command in (
         ["checkout", "-b", "analytics"],
@@ -396,33 +396,33 @@ def test_foreign_branch_on_remote_blocks_nobody(known: Known, tmp_path: Path) ->
         ["push", "origin", "analytics"],
     ):
         dolt.run(tmp_path / "eve", *command)
-    assert "left out of origin: 'analytics' (tables of another program)" in known.vmrag("fetch").err
-    known.record("more", more="More tea.")
-    known.git("push", "-q")
-    known.vmrag("push")
-    known.git("clone", "-q", str(hub), str(tmp_path / "bob"))
+    assert "left out of origin: 'analytics' (tables of another program)" in kettle.vmrag("fetch").err
+    kettle.record("more", more="More tea.")
+    kettle.git("push", "-q")
+    kettle.vmrag("push")
+    kettle.git("clone", "-q", str(hub), str(tmp_path / "bob"))
     bob = Project(tmp_path / "bob")
     bob.vmrag("clone")
     assert bob.texts()["more.md"] == "More tea."
     bob.vmrag("gc", "--remote", "--apply")
     dolt.run(tmp_path, "clone", "--ref", "refs/vmrag/dolt", f"git+file://{hub}", "eve-again")
     assert "analytics" in dolt.run(tmp_path / "eve-again", "branch", "-a")
-    known.git("switch", "-q", "-c", "analytics")
-    known.record("own", own="Our own analytics.")
-    refused = known.vmrag("push", "--json", code=None).error
+    kettle.git("switch", "-q", "-c", "analytics")
+    kettle.record("own", own="Our own analytics.")
+    refused = kettle.vmrag("push", "--json", code=None).error
     assert refused["code"] == "KNOWLEDGE_REFUSED"
     assert "'analytics'" in refused["message"]
 
 
-def test_migrate_names_docs_and_tags_that_it_leaves_behind(known: Known) -> None:
-    if isinstance(known, _OfServer):
+def test_migrate_names_docs_and_tags_that_it_leaves_behind(kettle: Known) -> None:
+    if isinstance(kettle, _OfServer):
         pytest.skip("a server is not migrated")
-    known.sql("INSERT INTO dolt_docs VALUES ('README.md', 'Hello')", COMMIT)
-    dolt.run(known.shared / "kb", "tag", "v1", "main")
-    known.vmrag("pin")
-    known.git("commit", "-q", "-am", "docs")
+    kettle.sql("INSERT INTO dolt_docs VALUES ('README.md', 'Hello')", COMMIT)
+    dolt.run(kettle.shared / "kb", "tag", "v1", "main")
+    kettle.vmrag("pin")
+    kettle.git("commit", "-q", "-am", "docs")
     for options in (["--dry-run"], []):
-        assert "README.md, tag v1." in known.vmrag("migrate", "--to", "doltlite", *options).err
+        assert "README.md, tag v1." in kettle.vmrag("migrate", "--to", "doltlite", *options).err
 
 
 class _engine:  # noqa: N801  reads as a function
