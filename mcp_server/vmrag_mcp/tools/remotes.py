@@ -207,7 +207,7 @@ def dolt_init(
     )
 
 
-@tool("WVN", founds=True)
+@tool("WVN", founds=True, includes=("dolt_fetch",))
 def dolt_clone(
     call: Call,
     *,

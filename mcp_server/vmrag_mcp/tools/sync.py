@@ -118,7 +118,7 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
     )
 
 
-@tool("W")
+@tool("W", includes=("sync_all",))
 def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> ToolAnswer[Resynced]:
     """Build the vector index again from nothing; searches go on meanwhile.
 
