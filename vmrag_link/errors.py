@@ -725,7 +725,8 @@ def system_failure(error: BaseException) -> FileFailed | None:
     if hint is None or not isinstance(error, OSError):
         return None
     path = str(error.filename or "")
-    return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=path), path=path)
+    shown = next((place for place in (Path(path), *Path(path).parents) if os.path.lexists(place)), Path())
+    return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=shown), path=path)
 
 
 def refuses_writing(error: BaseException | None) -> bool:

@@ -55,6 +55,13 @@ COMMANDS = (
     "verify",
     "path",
     "remote",
+    "links",
+    "links show HEAD",
+    "links show HEAD~1",
+    "branch",
+    "check",
+    "report HEAD~1 HEAD",
+    "issue list",
 )
 
 TOOLS = """
@@ -81,8 +88,16 @@ def project(tmp_path, monkeypatch) -> Project:
     made.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
     made.vmrag("commit", "-m", "note")
     commit(made, "with a note", **{"docs/zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+    made.vmrag("links")
+    queue_link(made)
     made.write("docs/page.md", "# Page\n\nAn edited text about a zebra.\n\nthree\n")
     return made
+
+
+def queue_link(project: Project) -> None:
+    """Do what the hook after a commit does."""
+    with (project.shared / "links.queue").open("a") as queue:
+        queue.write(f"commit {project.git('rev-parse', 'HEAD~1')} main\n")
 
 
 @contextlib.contextmanager
@@ -140,6 +155,26 @@ def test_tools_answer_alike_where_nothing_can_be_written(project, way, monkeypat
     with unwritable(project, way) as prefix:
         answers = start(project, program=(*prefix, *program)).done().json
     assert answers == start(project, program=program).done().json
+
+
+@pytest.mark.parametrize("way", ["mount", "rights"])
+def test_doctor_reports_only_that_nothing_can_be_written(project, way):
+    project.vmrag("install")
+    project.vmrag("sync", code=None)
+    with unwritable(project, way) as prefix:
+        _, output = run_commands(project, prefix, "doctor --json")["doctor --json"]
+    findings = [
+        finding for topic in json.loads(output)["topics"] for finding in topic["findings"] if finding["level"] != "note"
+    ]
+    assert {finding["code"] for finding in findings} == {"READ_ONLY"}, findings
+    assert way == "rights" or [finding["fix"] for finding in findings] == [f"df {project.top}/.git"]
+
+
+def test_refused_write_names_a_folder_that_exists(project):
+    with unwritable(project, "mount") as prefix:
+        code, output = run_commands(project, prefix, "commit -m x")["commit -m x"]
+    assert code == 3
+    assert output.splitlines()[-1] == f"hint: See who may write there: ls -ld '{project.shared}'"
 
 
 @pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])

@@ -332,7 +332,7 @@ def test_commit_ends_memory_of_changes_that_revision_contains(project):
 
 
 def test_merge_keeps_memory_of_changes_that_revision_contains(project, tmp_path):
-    here = project.git("rev-parse", "HEAD")
+    start = project.git("rev-parse", "HEAD")
     project.drop("faq.md")
     silently(project, "reset", "-q", "--hard", "first")
     project.vmrag("list")
@@ -340,7 +340,7 @@ def test_merge_keeps_memory_of_changes_that_revision_contains(project, tmp_path)
     assert "return when the pin goes back" in project.vmrag("gc").out
     assert project.vmrag("uninstall", "--all", "--json", code=1).error["hint"].startswith("vmrag branch ")
     project.vmrag("merge", name)
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", start)
     went_along(project, tmp_path, faq=None)
 
 
@@ -861,30 +861,30 @@ REMEMBERED = 64
 
 def visit_revision_that_contains_changes(project: Project, leg: str) -> str:
     """Leave `main` one move before the one that is killed; return where that goes to."""
-    here = project.git("rev-parse", "HEAD")
+    start = project.git("rev-parse", "HEAD")
     project.drop("faq.md")  # `first` does not have it
     project.put("draft.md", "A draft.")
-    moves = {"there": ["first"], "further": ["first", "feature"], "back": ["first", here]}[leg]
+    moves = {"away": ["first"], "further": ["first", "feature"], "back": ["first", start]}[leg]
     for target in moves[:-1]:
         silently(project, "reset", "-q", "--hard", target)
         project.vmrag("list")
     return moves[-1]
 
 
-@pytest.mark.parametrize("leg", ["there", "further", "back"])
+@pytest.mark.parametrize("leg", ["away", "further", "back"])
 @pytest.mark.parametrize("number", range(1, REMEMBERED + 1))
 @pytest.mark.sample(6)
 def test_replay_restores_remembered_changes_after_kill_at_any_step(project, tmp_path, leg, number):
-    here = project.git("rev-parse", "HEAD")
+    start = project.git("rev-parse", "HEAD")
     silently(project, "reset", "-q", "--hard", visit_revision_that_contains_changes(project, leg))
     dies(project, number, "list")
     project.vmrag("list")
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", start)
     went_along(project, tmp_path, faq=None, draft="A draft.")
 
 
 def test_commit_killed_before_it_forgets_remembered_changes_loses_none(project):
-    here = project.git("rev-parse", "HEAD")
+    start = project.git("rev-parse", "HEAD")
     project.drop("faq.md")
     silently(project, "reset", "-q", "--hard", "first")
     project.put("draft.md", "A draft.")
@@ -895,7 +895,7 @@ def test_commit_killed_before_it_forgets_remembered_changes_loses_none(project):
     project.git("commit", "-q", "-m", "a draft")
     committed = texts(project, project.pinned)
     assert committed["handbook/draft.md"] == "A draft."
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", start)
     project.vmrag("list")
     kept = aside(project)
     assert [name for name, documents in kept.items() if "handbook/faq.md" not in documents] == list(kept) != []

@@ -332,8 +332,8 @@ def test_uninstall_works_with_invalid_settings(plain, tmp_path, damage, argument
         plain.git("config", "vmrag.retrieval.k", "many")
     else:
         next((tmp_path / "home").rglob("trust/*.json")).write_text("{")
-    done = plain.vmrag("uninstall", *arguments)
-    assert "warning: " in done.err
+    result = plain.vmrag("uninstall", *arguments)
+    assert "warning: " in result.err
     assert not any((plain.top / ".git/hooks").glob("post-checkout"))
     assert (plain.top / ".git/vmrag").exists() == (arguments == ())
     assert (plain.top / ".vmrag.yaml").exists() == (damage == "file" or arguments == ())

@@ -11,7 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.upkeep import gc as operation
-from vmrag_link.ops.upkeep.gc import GcReport, KeptBranch
+from vmrag_link.ops.upkeep.gc import GcReport
 from vmrag_link.ops.upkeep.gc_shared import DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
 
 if TYPE_CHECKING:
@@ -64,6 +64,13 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None, server: 
     return FAILED_CHECK if report.undone else OK
 
 
+_REASONS = {
+    "uncommitted": "has uncommitted documents. To bring them back",
+    "set_aside": "holds documents that were set aside. To bring them back",
+    "remembered": "remembers uncommitted changes that return when the pin goes back. To list it",
+}
+
+
 def _lines(report: GcReport) -> Iterator[str]:
     if report.anchored:
         anchor = "Anchored" if report.applied else "Would anchor"
@@ -71,7 +78,7 @@ def _lines(report: GcReport) -> Iterator[str]:
     removed = "Removed" if report.applied else "Would remove"
     for branch in report.pruned:
         yield f"{removed} the branch {branch.name}, whose code branch is gone (its revision {branch.revision[:7]} is kept)."
-    yield from map(_describe_kept, report.kept)
+    yield from (f"The branch {kept.name} stays. It {_REASONS[kept.reason]}: {kept.hint}" for kept in report.kept)
     for noun, swept in (
         ("spare index part", report.leftovers.snapshots),
         ("spare Chroma store", report.leftovers.chroma),
@@ -91,13 +98,6 @@ def _lines(report: GcReport) -> Iterator[str]:
                 yield f"{what}: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."
     else:
         yield "Next: vmrag gc --apply"
-
-
-def _describe_kept(kept: KeptBranch) -> str:
-    if kept.reason == "remembered":
-        return f"The branch {kept.name} remembers uncommitted changes that return when the pin goes back. It stays."
-    what = "has uncommitted documents" if kept.reason == "uncommitted" else "holds documents that were set aside"
-    return f"The branch {kept.name} {what} and stays. To bring them back: {kept.hint}"
 
 
 def _remote_lines(report: RemoteGcReport) -> Iterator[str]:

@@ -173,7 +173,7 @@ def uninstall(
         losses = removal.require_saved(ws, discard=discard)
         refs = removal.require_remote(ws, remote) if remote else {}
         if not invocation.as_json and invocation.verbosity >= 0:
-            output.print_lines(_plan(ws, remote, refs))
+            output.print_lines(_list_plan(ws, remote, refs))
         report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
         removed = removal.remove(ws, losses)
         files = clients.uninstall_all(ws.places.top, everywhere=False)
@@ -193,7 +193,7 @@ def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
         output.complain(f"ignoring the invalid settings: {error.message}", "warning:")
 
 
-def _plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> Iterator[str]:
+def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> Iterator[str]:
     """List everything that is going to be removed."""
     from vmrag_link.ops.setup import removal
     from vmrag_mcp.clients import uninstall as clients

@@ -138,7 +138,7 @@ def _flaw(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> C
 def _is_lost(ws: Workspace, data: bytes, revision: str, ends: Sequence[str]) -> bool:
     """Return True if a pushed branch accepts the loss of a revision, and no remote has it.
 
-    The record may be a stranger's (see `lazy_fetch.is_given_up`). A revision that comes from a
+    The record may be untrusted (see `lazy_fetch.is_given_up`). A revision that comes from a
     remote is no longer lost, and is pushed.
     """
     pin = parsed(ws.places.kb, data)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.errors import LinkMissing, quoted
+from vmrag_link.errors import EngineUnwritable, FileFailed, LinkMissing, quoted, refuses_writing
 from vmrag_link.git import history, objects, plumbing, repository
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Link, Record
@@ -58,8 +58,30 @@ class RebuildReport(Record, frozen=True):
 def links(ws: Workspace, *, revision: str | None = None) -> LinksReport:
     """All links, or those of one revision; sorted by git commit."""
     recovery.recover(ws)
-    flush(ws)
-    return LinksReport(ws.engine.links(dolt_commit=revision))
+    rows = _read_rows(ws)
+    return LinksReport([row for row in rows if revision in (None, row.dolt_commit)])
+
+
+def _read_rows(ws: Workspace) -> list[Link]:
+    """Work off what is queued and return all links, sorted by git commit.
+
+    If nothing can be written, the queue stays for a later command.
+    """
+    try:
+        flush(ws)
+    except EngineUnwritable:
+        pass
+    except FileFailed as error:
+        if not refuses_writing(error):
+            raise
+    else:
+        return ws.engine.links()
+    queued = b"".join(taken.unread() for taken in _queues(ws.places))
+    if ws.places.link_queue.exists():
+        queued += ws.places.link_queue.read_bytes()
+    rows = {row.git_commit: row for row in ws.engine.links()}
+    rows |= {row.git_commit: row for row in _rows(ws, queued.decode(errors="replace").split("\n"))}
+    return [rows[commit] for commit in sorted(rows)]
 
 
 def show(ws: Workspace, ref: str) -> Link:
@@ -68,9 +90,8 @@ def show(ws: Workspace, ref: str) -> Link:
     Raises `LinkMissing`.
     """
     recovery.recover(ws)
-    flush(ws)
     commit = plumbing.resolve(ws.places, ref)
-    rows = ws.engine.links(git_commit=commit)
+    rows = [row for row in _read_rows(ws) if row.git_commit == commit]
     if rows and rows[0].source == "manual":
         return rows[0]
     data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}")

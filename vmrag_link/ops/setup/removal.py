@@ -88,10 +88,10 @@ class RemovalReport(Record, frozen=True):
 
 
 class RemovalPlan(Record, frozen=True):
-    """What `remove` is going to remove.
+    """Everything that `remove` is going to remove.
 
     `files` of the work tree are deleted, except `.gitattributes`, which loses a line. `settings`
-    are keys of git's configuration, `refs` those of this repository.
+    are keys in git config, `refs` are in this repository.
     """
 
     files: tuple[str, ...]
@@ -102,7 +102,7 @@ class RemovalPlan(Record, frozen=True):
 
 
 def plan_removal(places: Places) -> RemovalPlan:
-    """List what `remove` is going to remove. Changes nothing."""
+    """List everything that `remove` is going to remove. Changes nothing."""
     files = [ATTRIBUTES] if _has_attribute(places.top / ATTRIBUTES) else []
     files += [places.config.name] if _settings_are_saved(places) else []
     files += [places.pin.name] if places.pin.is_file() else []

@@ -5,11 +5,12 @@ Chroma's stores and the Chroma server: does each hold what its index holds?
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.chroma import check
+from vmrag_link.chroma import DATABASE_FILE, check
 from vmrag_link.chroma.bindings import unsupported
 from vmrag_link.chroma.check import OpenIndex
 from vmrag_link.chroma.stores import read_seal
@@ -202,6 +203,8 @@ def _find_damage(chroma: ChromaStores, path: Path) -> str:
         locked.enter_context(chroma.stores.reading(path))
         if problem := chroma.stores.mismatch(path):
             return problem
+        # Chroma cannot read what it cannot write, which the topic "disk" reports.
+        comparable = comparable and os.access(path / DATABASE_FILE, os.W_OK)
         if not comparable or chroma.views.problem(seal.revision) or view.mismatch(index):
             return ""  # there is nothing to compare it with; another topic tells of a damaged index
         if problem := chroma.stores.problem(path, lambda: unembedded(index)):

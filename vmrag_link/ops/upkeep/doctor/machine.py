@@ -146,9 +146,13 @@ def _close(ws: Workspace, finding: Finding) -> str:
 def _check_writable(ws: Workspace) -> Iterator[Finding]:
     places = ws.places
     folders = [places.git_dir, places.shared, places.kb, places.views, places.segments, places.working_copies]
-    folders += [places.journal, places.locks, places.own, places.local_kb]
+    folders += [places.journal, places.locks, places.own, places.local_kb, places.chroma]
     files = [places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.local_kb / DOLTLITE_FILE, places.embeddings]
     paths = [*dict.fromkeys(folders), *files]
+    if os.statvfs(places.git_dir).f_flag & os.ST_RDONLY:
+        message = f"The file system of {places.git_dir} is read-only: vmrag answers queries, but cannot store anything."
+        yield Finding("READ_ONLY", "error", message, f"df {quoted(places.git_dir)}", str(places.git_dir))
+        return
     for path in paths:
         if path.exists() and not os.access(path, os.W_OK):
             message = f"{path} cannot be written: nothing that would be stored there is."
