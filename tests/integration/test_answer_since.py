@@ -36,7 +36,7 @@ def history(two_tags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def commit(project: Project, message: str, tag: str = "") -> None:
-    project.vmrag("import", "docs", "--collection", "docs")
+    project.vmrag("import", "docs", "--collection", "docs", "--copy")
     project.vmrag("commit", "-m", message)
     project.git("add", "-A")
     project.git("commit", "-q", "-m", message)
@@ -83,7 +83,7 @@ def test_since_where_the_code_stands_nothing_has_changed(history):
 
 def test_uncommitted_documents_are_said_to_be_so(history):
     history.write("docs/a.md", "# Retries\n\nRequests are retried without end.\n")
-    history.vmrag("import", "docs", "--collection", "docs")
+    history.vmrag("import", "docs", "--collection", "docs", "--copy")
     report = asked(history, "--since", "v2")
     [changed] = report["documents"]
     assert (changed["document"], changed["kind"], changed["uncommitted"]) == ("docs/docs/a.md", "modified", True)

@@ -26,15 +26,21 @@ INSTALL = "Next: vmrag install"
 
 
 def said(project: Project, *command: str) -> list[str]:
-    """The warnings on standard error; the same are among the reasons of `status`."""
+    """The warnings on standard error, without the one about stored copies; the same are among the
+    reasons of `status`.
+    """
     err = project.vmrag(*(command or ("query", "uv"))).err
     found = [line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: ")]
     if not command:
-        reasons = [each.removeprefix("warning: ") for each in project.status()["reasons"] if each.startswith("warn")]
-        found = [line for line in found if "stored copies" not in line]
-        reasons = [line for line in reasons if "stored copies" not in line]
-        assert reasons == found
-    return found
+        reasons = [
+            reason.removeprefix("warning: ") for reason in project.status()["reasons"] if reason.startswith("warn")
+        ]
+        assert without_copies(reasons) == without_copies(found)
+    return without_copies(found)
+
+
+def without_copies(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.endswith("vmrag sources dedupe")]
 
 
 def warnings(result: dict) -> dict[str, str]:

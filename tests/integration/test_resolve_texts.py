@@ -153,7 +153,7 @@ def test_metadata_merges_by_key_and_keys_are_decided_apart(project):
     for branch, status, owner, own in (("topic", "done", "bea", "t"), ("main", "open", "ada", "m")):
         project.git("switch", "-q", *(["-C"] if branch == "topic" else []), branch)
         project.write("docs/page.md", f"---\nstatus: {status}\nowner: {owner}\nonly_{own}: true\n---\n{PAGE}")
-        project.vmrag("import", "docs", "--collection", "handbook")
+        project.vmrag("import", "docs", "--collection", "handbook", "--copy")
         project.vmrag("commit", "-m", branch)
         project.git("add", ".dolt-version")
         project.git("commit", "-q", "-m", branch)
@@ -180,7 +180,7 @@ def both_edit_the_file(project: Project, ours: str, theirs: str) -> None:
     for branch, text in (("topic", theirs), ("main", ours)):
         project.git("switch", "-q", *(["-C"] if branch == "topic" else []), branch)
         project.write("docs/setup.md", text)
-        project.vmrag("import", "docs", "--collection", "handbook")
+        project.vmrag("import", "docs", "--collection", "handbook", "--copy")
         project.vmrag("commit", "-m", branch)
         project.git("commit", "-q", "-a", "-m", branch)
     project.git("merge", "-q", "topic", check=False)

@@ -197,7 +197,7 @@ def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableSt
 def _passages_answer(
     invocation: Invocation, ws: Workspace, report: PassageReport | PackedReport, lines: Iterator[str]
 ) -> ShownAnswer:
-    copies = [form_sentence(report.copies)] if report.copies else []
+    copies = [form_sentence(report.copies)] if report.copies and invocation.verbosity >= 0 else []
     notes = [*report.notes, *copies, *provenance.source_warnings(report.kb)]
     hint = "" if invocation.as_json or invocation.verbosity < 0 else how_to_keep(ws, report.kb)
     return ShownAnswer(report, lines, notes, hint)
