@@ -110,13 +110,13 @@ def walks(folder: Path) -> Iterator[tuple[str, int]]:
 
     run("git", "init", "-q", "-b", "main")
     run("vmrag", "init", "--knowledge-base", "--no-sources", "-q")
-    run("vmrag", "import", "-q", "docs", "--collection", "handbook")
+    run("vmrag", "import", "-q", "docs", "--collection", "handbook", "--copy")
     run("vmrag", "commit", "-q", "-m", "one")
     run("git", "add", "-A")
     run("git", "commit", "-q", "-m", "one")
     run("git", "switch", "-q", "-c", "topic")
     (top / "docs" / "page0.md").write_text("# Another page\n")
-    yield walk("import", "vmrag", "import", "-q", "docs", "--collection", "handbook")
+    yield walk("import", "vmrag", "import", "-q", "docs", "--collection", "handbook", "--copy")
     yield walk("commit", "vmrag", "commit", "-q", "-m", "two")
     run("git", "commit", "-q", "-a", "-m", "two")
     # Hooks start Python with -P -E, so that nothing of the checkout counts: here something must.

@@ -64,7 +64,7 @@ def test_the_whole_loop_in_processes_of_their_own(project, tmp_path):
     home.write("docs/setup.md", "# Setup\n\nInstall the program.\n")
     for arguments in (
         ["init", "--knowledge-base", "--no-sources"],
-        ["import", "docs", "--collection", "handbook", "--base", "docs"],
+        ["import", "docs", "--collection", "handbook", "--copy", "--base", "docs"],
         ["commit", "-m", "first"],
         ["status"],
     ):

@@ -200,7 +200,7 @@ def test_a_base_installation_keeps_documents_and_says_what_it_cannot_do(base: In
     assert (repo.top / ".dolt-version").exists()
 
     repo.write("docs/a.md", "# A\n")
-    for command in (("import", "docs", "--collection", "handbook"), ("commit", "-m", "first")):
+    for command in (("import", "docs", "--collection", "handbook", "--copy"), ("commit", "-m", "first")):
         done = base.vmrag(*command, cwd=repo.top)
         assert done.returncode == 0, done.stderr
         assert "pip install 'vmrag-link[index]'" in done.stdout
@@ -247,7 +247,7 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
     assert os.access(hook, os.X_OK)
 
     repo.write("docs/a.md", "# A\n")
-    base.vmrag("import", "docs", "--collection", "handbook", cwd=repo.top)
+    base.vmrag("import", "docs", "--collection", "handbook", "--copy", cwd=repo.top)
     base.vmrag("commit", "-m", "first", cwd=repo.top)
     repo.git("commit", "-qm", "pin")
     moved = repo.run("checkout", "-q", "-b", "other")

@@ -28,7 +28,7 @@ MARKED = re.compile(r"\x1b\[33m\x1b\[1m(.*?)\x1b\[0m")
 @pytest.fixture
 def guide(project: Project) -> Project:
     project.write("docs/guide.md", GUIDE)
-    project.vmrag("import", "docs/guide.md", "--collection", "handbook")
+    project.vmrag("import", "docs/guide.md", "--collection", "handbook", "--copy")
     return project
 
 

@@ -313,7 +313,16 @@ def test_a_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocke
     holder = holding(stocked, lock)
     since = time.monotonic()
     done = start(
-        stocked, "add", "docs/page-1.md", "--collection", "handbook", "--id", "x", "--json", VMRAG_LOCK_TIMEOUT_S="1"
+        stocked,
+        "add",
+        "docs/page-1.md",
+        "--collection",
+        "handbook",
+        "--copy",
+        "--id",
+        "x",
+        "--json",
+        VMRAG_LOCK_TIMEOUT_S="1",
     ).done()
     assert time.monotonic() - since < 15 * slack()
     assert done.code == 3
@@ -335,7 +344,16 @@ def test_a_holder_that_was_killed_is_not_named(stocked):
     assert (stocked.own / "workspace.lock.holder").exists()
     reader = holding(stocked, "locks.shared(ws.places.workspace_lock, purpose='test', timeout=0)")
     done = start(
-        stocked, "add", "docs/page-1.md", "--collection", "handbook", "--id", "x", "--json", VMRAG_LOCK_TIMEOUT_S="0"
+        stocked,
+        "add",
+        "docs/page-1.md",
+        "--collection",
+        "handbook",
+        "--copy",
+        "--id",
+        "x",
+        "--json",
+        VMRAG_LOCK_TIMEOUT_S="0",
     ).done()
     assert "another process" in error_of(done)["message"]
     reader.signal(signal.SIGKILL)

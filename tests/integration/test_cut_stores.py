@@ -104,7 +104,7 @@ def test_a_kill_at_any_moment_leaves_no_length_that_is_too_large(project, second
     for number in range(60):
         project.write(f"docs/page-{number}.md", f"Page {number}.\n" * 400)
     running = subprocess.Popen(
-        [*VMRAG, "import", "docs", "--collection", "handbook"],
+        [*VMRAG, "import", "docs", "--collection", "handbook", "--copy"],
         cwd=project.top,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

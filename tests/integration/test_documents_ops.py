@@ -283,7 +283,7 @@ def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     project.vmrag("init", "--knowledge-base", "--no-sources")
-    assert project.vmrag("list").out == "No documents yet. Next: vmrag import docs/ --collection handbook\n"
+    assert project.vmrag("list").out == "No documents yet. Next: vmrag import PATH --collection NAME\n"
     assert project.ask("query", "x")["results"] == []
     error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error
     assert error["hint"] == "vmrag import DIR --collection NAME (makes the first one)"

@@ -110,7 +110,7 @@ def test_a_diff_can_be_of_one_collection_or_document(project):
 
 def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
     project.vmrag(
-        "add", "docs/setup.md", "--copy", "--collection", "handbook", "--id", "setup.md", "--title", "Renamed"
+        "add", "docs/setup.md", "--collection", "handbook", "--copy", "--id", "setup.md", "--title", "Renamed"
     )
     project.put("faq.md", "Another answer.")
     read = []

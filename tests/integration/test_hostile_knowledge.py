@@ -444,11 +444,11 @@ def test_a_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(wo
     ada.git("config", "vmrag.limits.document-mb", "1")
     before = ada.ask("list")
     ada.write("docs/big.md", "x" * 1_100_000)
-    error = ada.vmrag("import", "docs", "--collection", "handbook", "--json", code=3).error
+    error = ada.vmrag("import", "docs", "--collection", "handbook", "--copy", "--json", code=3).error
     assert "limits.document_mb" in error["message"]
     assert ada.ask("list") == before
     ada.git("config", "vmrag.limits.document-mb", "2")
-    ada.vmrag("import", "docs", "--collection", "handbook")
+    ada.vmrag("import", "docs", "--collection", "handbook", "--copy")
 
 
 # -- what is pinned --------------------------------------------------------------------------------
@@ -465,10 +465,10 @@ def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_n
     status = bob.ask("status", code=1)
     assert "trigger 't'" in json.dumps(status)
     bob.write("docs/new.md", "new")
-    error = bob.vmrag("import", "docs", "--collection", "handbook", "--json", code=3).error
+    error = bob.vmrag("import", "docs", "--collection", "handbook", "--copy", "--json", code=3).error
     assert (error["code"], "trigger 't'" in error["message"]) == ("KNOWLEDGE_REFUSED", True)
     bob.vmrag("pin", old)
-    bob.vmrag("import", "docs", "--collection", "handbook")  # nothing is locked
+    bob.vmrag("import", "docs", "--collection", "handbook", "--copy")  # nothing is locked
 
 
 # -- what a collection demands ---------------------------------------------------------------------

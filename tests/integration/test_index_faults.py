@@ -23,7 +23,7 @@ def many(project: Project) -> Project:
     """A commit with 260 documents, and one with one more."""
     for number in range(260):
         project.write(f"docs/t{number}.md", f"text number {number}")
-    project.vmrag("import", "docs", "--collection", "many")
+    project.vmrag("import", "docs", "--collection", "many", "--copy")
     project.record("many")
     project.record("late", late="A page that came later.")
     return project

@@ -426,7 +426,7 @@ def test_pull_takes_what_the_upstream_pins(ada, bob, bobs):
 
 def test_pull_merges_what_both_sides_added_and_metadata_survives(ada, bob, bobs):
     bob.write("docs/mine.md", "---\nowner: bob\n---\nmine\n")
-    bob.vmrag("import", "docs/mine.md", "--collection", "handbook")
+    bob.vmrag("import", "docs/mine.md", "--collection", "handbook", "--copy")
     bob.record("mine")
     published(ada, "new.md", "news")
     bob.git("fetch", "-q")

@@ -82,7 +82,7 @@ def test_every_file_of_the_loop_is_written_through_before_it_counts(tmp_path, mo
     made = renamed(run(project, "init", "--knowledge-base", "--no-sources"), project.top)
     assert {".dolt-version", ".gitattributes", ".git/hooks/post-checkout", ".git/vmrag/interpreter"} <= made
 
-    assert_rows_written_through(project, run(project, "import", "docs", "--collection", "handbook"))
+    assert_rows_written_through(project, run(project, "import", "docs", "--collection", "handbook", "--copy"))
     events = run(project, "commit", "-m", "first")
     assert ".dolt-version" in renamed(events, project.top)
     assert_rows_written_through(project, events)

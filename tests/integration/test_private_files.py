@@ -176,7 +176,7 @@ def test_where_git_shares_with_a_group_its_members_work_on_one_knowledge_base(pl
 
     project.write("docs/rest.md", "# Rest\n\nSleep well.")
     for arguments in (
-        ["import", "docs/rest.md", "--collection", "handbook"],
+        ["import", "docs/rest.md", "--collection", "handbook", "--copy"],
         ["commit", "-m", "second"],
         ["sync", "--rebuild"],
         ["query", "install"],

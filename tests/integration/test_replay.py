@@ -598,7 +598,7 @@ def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_docum
 FIRST_COMMANDS = (
     ("add", "-", "--collection", "handbook", "--id", "new.md"),
     ("rm", "setup.md", "--collection", "handbook"),
-    ("import", "docs", "--collection", "handbook"),
+    ("import", "docs", "--collection", "handbook", "--copy"),
     ("commit", "-m", "nothing"),
     ("query", "rest"),
     ("sync",),

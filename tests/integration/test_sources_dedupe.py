@@ -292,8 +292,8 @@ queries:
 """
     project.write(".vmrag/queries.yaml", queries)
     project.vmrag("check")
-    done = project.ask("sources", "dedupe")
-    assert done["renamed"]["handbook/setup.md"] == "files/docs/setup.md"
+    report = project.ask("sources", "dedupe")
+    assert report["renamed"]["handbook/setup.md"] == "files/docs/setup.md"
     text = (project.top / ".vmrag/queries.yaml").read_text()
     assert text == queries.replace('"handbook/rest.md"', "files/docs/rest.md").replace(
         "handbook/setup.md", "files/docs/setup.md"
@@ -307,10 +307,10 @@ def test_dedupe_keeps_names_of_a_collection_that_counts_from_the_root(project):
     project.vmrag("commit", "-m", "guide")
     before = {name for name in names(project) if name.startswith("guide/")}
     project.vmrag("sources", "add", "docs", "--collection", "guide")
-    done = project.ask("sources", "dedupe")
-    assert done["collections"] == ["guide"]
+    report = project.ask("sources", "dedupe")
+    assert report["collections"] == ["guide"]
     assert {name for name in names(project) if name.startswith("guide/")} == before
-    assert not any(name.startswith("guide/") for name in done["renamed"])
+    assert not any(name.startswith("guide/") for name in report["renamed"])
 
 
 def test_adopt_prints_its_replacement(project):

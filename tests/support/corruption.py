@@ -255,9 +255,9 @@ def damaged_files(project: Project, seed: int) -> list[DamagedFile]:
 
 
 def reported(project: Project, *arguments: str) -> list[str]:
-    """Return the codes and messages of what `vmrag doctor` finds."""
+    """Return what `vmrag doctor` finds, without the note about stored copies."""
     topics = json.loads(project.vmrag("doctor", "--json", *arguments, code=None).out)["topics"]
-    findings = [finding for topic in topics for finding in topic["findings"]]
+    findings = [finding for topic in topics for finding in topic["findings"] if finding["code"] != "STORED_COPIES"]
     return [f"{finding['code']}: {finding['message']}" for finding in findings]
 
 

@@ -195,7 +195,7 @@ def _next(report: demo.DemoReport) -> Iterator[str]:
     yield ""
     yield output.style("In a repository of your own", bold=True)
     yield "  cd your-repo && vmrag init"
-    yield "  vmrag import docs/ --collection handbook"
+    yield "  vmrag import PATH --collection NAME   (a folder of documents that git does not track)"
     yield '  vmrag commit -m "What we know" && git commit -m "Pin the knowledge"'
     yield '  git checkout …, and then: vmrag query "…"'
 

@@ -41,7 +41,7 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
         f"{UNCOMMITTED[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
         for each in report.documents
     ]
-    then = "vmrag init" if unnamed else "vmrag import docs/ --collection handbook"
+    then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
 
 

@@ -168,9 +168,9 @@ def test_nothing_but_their_own_tools_and_commands_writes_into_their_collections(
     tools.error("INVALID_PARAMETER", "chroma_add_documents", collection_name="knowledge_git", documents=["x"])
     tools.error("COLLECTION_EXISTS", "chroma_create_collection", **target)
     for command in (
-        ("add", "docs/a.md", "--collection", "issues_birds", "--id", "x"),
-        ("add", "docs/a.md", "--collection", "knowledge_git"),
-        ("import", "docs", "--collection", "issues_birds"),
+        ("add", "docs/a.md", "--collection", "issues_birds", "--id", "x", "--copy"),
+        ("add", "docs/a.md", "--collection", "knowledge_git", "--copy"),
+        ("import", "docs", "--collection", "issues_birds", "--copy"),
     ):
         assert "fields of their own" in project.vmrag(*command, code=2).err
     tools.error("COLLECTION_EXISTS", "ingest_file", path=str(project.top / "docs/a.md"), library="issues_birds")

@@ -139,7 +139,7 @@ def add_file(
     def read(found: ImportBase) -> _ReadFiles:
         return _ReadFiles([msgspec.structs.replace(content, doc_id=found.doc_id(named), source=found.source(named))])
 
-    report, placed = _store(ws, collection, BaseRequest((named,), alternative=command), read, "replace")
+    report, placed = _store(ws, collection, BaseRequest((named,), alternative=command, copy=copy), read, "replace")
     return report, placed.documents[0].doc_id
 
 
@@ -170,7 +170,7 @@ def _store(
                 hint="Run the command again.",
             )
         there = placing.stored(ws, at, collection, base)
-        placed = placing.place(collection, files.documents, base, there, followed)
+        placed = placing.place(collection, files.documents, base, there, followed, copy=request.copy)
         for each in placed.documents:
             collections.require_document_id(each.doc_id)
         kept = {each.doc_id for each in placed.documents}

@@ -70,9 +70,12 @@ def place(
     base: ImportBase,
     there: Sequence[tuple[str, str]],
     followed: Mapping[str, str],
+    *,
+    copy: bool = False,
 ) -> Placing:
-    """`there`: as `stored`; `followed`: as the function. Raises `UsageInvalid` for two files of one
-    id.
+    """`there`: as `stored`; `followed`: as the function; `copy`: as the option of the command.
+
+    Raises `UsageInvalid` for two files of one id.
     """
     known = base.ids_by_source(there)
     renamed = [Renamed(known[old], old, now) for now, old in followed.items() if old in known and now not in known]
@@ -81,7 +84,7 @@ def place(
     for each in documents:
         doc_id = ids.get(each.source, each.doc_id)
         if doc_id in placed:
-            raise _one_id(base, collection, placed[doc_id], each)
+            raise _one_id(base, collection, placed[doc_id], each, copy=copy)
         placed[doc_id] = each if doc_id == each.doc_id else msgspec.structs.replace(each, doc_id=doc_id)
     moved = (
         doc_id
@@ -113,11 +116,13 @@ def _unique(texts: Mapping[str, str]) -> dict[str, str]:
     return {text: sources[0] for text, sources in found.items() if len(sources) == 1}
 
 
-def _one_id(base: ImportBase, collection: str, one: ImportedDocument, other: ImportedDocument) -> UsageInvalid:
+def _one_id(
+    base: ImportBase, collection: str, one: ImportedDocument, other: ImportedDocument, *, copy: bool
+) -> UsageInvalid:
     paths = [str(base.origin / each.source) for each in (one, other)]
     return UsageInvalid(
         f"{paths[0]} and {paths[1]} would both become the document {one.doc_id!r}.",
-        hint=f"vmrag import {quoted(paths[1])} --collection {collection}-2",
+        hint=f"vmrag import {quoted(paths[1])} --collection {collection}-2{' --copy' * copy}",
         doc_id=one.doc_id,
         paths=paths,
     )
