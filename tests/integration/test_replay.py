@@ -772,12 +772,11 @@ ENGINE_MODULE, SPOKEN = {
     "dolt": ("dolt.shell_session import ShellSession", ["tell", "foretell"]),
 }[ENGINE]
 
-ALONG, CONFLICT = {"doltlite": 15, "dolt": 14}[ENGINE], 12
-"""How many there are."""
+ALONG, CONFLICT, MOVED = {"doltlite": (15, 12, 11), "dolt": (26, 24, 23)}[ENGINE]
+"""The numbers of steps without and with a conflict, and the number of the first step after the
+branch was moved.
 
-MOVED = 11
-"""The first one after the branch was moved; until then nobody knows whether there will be a
-conflict.
+Until then nothing shows whether documents will conflict.
 """
 
 
