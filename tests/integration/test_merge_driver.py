@@ -867,7 +867,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Project:
 @pytest.mark.parametrize(
     ("content", "result"),
     [
-        (b"*.md text", b"*.md text\n" + LINE),
+        (b"*.md text", b"*.md text\n" + LINE.rstrip()),
         (b"*.md text\r\n*.sh eol=lf\r\n", b"*.md text\r\n*.sh eol=lf\r\n" + LINE),
         (b"", LINE),
     ],
