@@ -176,7 +176,7 @@ def test_a_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundr
     assert "\x1b" not in text
     for line in (
         "git init -b main",
-        "vmrag init",
+        "vmrag init --knowledge-base --no-sources",
         "vmrag import pages --collection python --base pages",
         "git checkout next-release",
     ):

@@ -53,7 +53,7 @@ def test_a_person_says_whether_everything_uncommitted_is_given_up(project, scree
 def test_what_status_lists_fits_a_narrow_window_and_has_colours(project, screens):
     project.put("new.md", "New.")
     project.drop("faq.md")
-    project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
+    project.put("setup.md", "# Setup\n\nInstall the program with uv.\n")
     screens.append(Screen(project, "status", columns=60))
     assert screens[-1].end() == 0
     said = screens[-1].said.replace("\r\n", "\n")

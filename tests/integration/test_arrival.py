@@ -116,7 +116,7 @@ def test_not_to_know_which_of_several_remotes_is_meant_is_no_reason_either(world
 
 def test_init_beside_branches_with_pins_that_cannot_be_fetched_starts_nothing(bob):
     bob.git("switch", "-q", "--orphan", "empty")
-    assert refused(bob, "init")["hint"] == "git ls-remote origin; then: vmrag init"
+    assert refused(bob, "init", "--knowledge-base")["hint"] == "git ls-remote origin; then: vmrag init --knowledge-base"
 
 
 # -- asking again
@@ -136,7 +136,7 @@ def test_a_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with
 def test_who_asks_for_it_is_not_put_off(world, bob, command):
     refused(bob, "query", "certificates")
     bob.git("remote", "set-url", "origin", str(world.hub.top))
-    bob.vmrag(command)
+    bob.vmrag(*command.split())
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 

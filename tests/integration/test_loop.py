@@ -27,7 +27,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "Started a knowledge base in" in said
     assert "Wrote and staged .vmrag.yaml, .dolt-version, .gitattributes" in said
     assert "Installed the git hooks" in said
-    assert "Next: vmrag import docs/ --collection handbook" in said
+    assert "hint: run 'vmrag add FILE --collection NAME'" in said
 
     project.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     said = project.vmrag("import", "docs/", "--collection", "handbook").out

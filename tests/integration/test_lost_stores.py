@@ -36,7 +36,16 @@ def lose(project: Project) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", [("query", "rest"), ("list",), ("sync",), ("push",), ("fetch",), ("init",), ("commit", "-m", "x")]
+    "command",
+    [
+        ("query", "rest"),
+        ("list",),
+        ("sync",),
+        ("push",),
+        ("fetch",),
+        ("init", "--knowledge-base"),
+        ("commit", "-m", "x"),
+    ],
 )
 def test_command_fails_if_the_store_is_missing(pushed, command):
     lose(pushed)
@@ -84,7 +93,7 @@ def test_hint_without_a_remote_starts_a_new_knowledge_base(project):
     project.git("rm", "-q", "--cached", ".dolt-version")
     (project.top / ".dolt-version").unlink()
     project.git("commit", "-q", "-m", "Start a new knowledge base")
-    project.vmrag("init", "--new")
+    project.vmrag("init", "--new", "--no-sources")
     assert project.texts() == {}
 
 

@@ -247,7 +247,7 @@ def test_fresh_clone_after_uninstall_all_behaves_like_one_without_vmrag(plain, t
     assert plain.run("push", "-q", "origin", "main").stderr == ""
     clone = Project(tmp_path / "clone")
     plain.git("clone", "-q", str(tmp_path / "hub.git"), str(clone.top))
-    assert clone.vmrag("status", code=None).out.startswith("no knowledge base")
+    assert clone.vmrag("status", code=None).out.startswith("files of the repository")
     assert sorted(path.name for path in clone.top.iterdir()) == [".git", ".gitattributes", "lefthook.yml"]
     assert (clone.top / ".gitattributes").read_text() == "*.png binary"
 

@@ -390,7 +390,8 @@ def test_a_new_branch_with_the_same_pin_is_in_sync_before_any_command_and_has_it
     assert project.run("switch", "-q", "-c", "twin").stderr == ""
     assert (project.own / "applied").read_bytes() == applied
     report = project.status()
-    assert (report["state"], report["reasons"]) == ("in_sync", [])
+    [reason] = report["reasons"]
+    assert (report["state"], "stored copies" in reason) == ("in_sync", True)
     project.put("draft.md", "A draft on twin.")
     assert (project.own / "applied").read_bytes() != applied
     project.git("switch", "-q", "main")
@@ -417,7 +418,7 @@ def test_state_not_initialized(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "new")
     report = project.ask("status")
-    assert (report["state"], report["hint"], report["pin"]) == ("files", "", None)
+    assert (report["state"], report["hint"], report["pin"]) == ("files", "vmrag init", None)
     for command in (["query", "x"], ["list"], ["sync"], ["log"], ["commit", "-m", "m"], ["branch"], ["pin"], ["gc"]):
         error = project.vmrag(*command, "--json", code=2).error
         assert (error["code"], error["hint"]) == ("NOT_INITIALIZED", "vmrag init --knowledge-base"), command

@@ -139,7 +139,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         state, found, hint = "drift", None, error.hint
         reasons.append(error.message)
     if found and found.copies:
-        reasons.insert(0, f"warning: {copies.form_sentence(found.copies)}")
+        reasons.append(f"warning: {copies.form_sentence(found.copies)}")
     if with_changes:
         reasons += branches.lines(ws, target)
     if merge and not merge.written:  # what it brings moves the pin
