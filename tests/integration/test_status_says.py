@@ -46,9 +46,9 @@ def test_an_open_merge_is_not_in_sync(project):
 def test_a_pin_that_no_commit_has_is_said_until_one_has_it(project):
     project.put("new.md", "New.")
     project.vmrag("commit", "-m", "new")
-    assert project.status()["reasons"][1:] == ["The pin is staged, and in no commit yet: git commit .dolt-version"]
+    assert project.status()["reasons"][:1] == ["The pin is staged, and in no commit yet: git commit .dolt-version"]
     project.git("reset", "-q")
-    assert project.status()["reasons"][1:] == ["The pin is in no commit yet, and not staged: git add .dolt-version"]
+    assert project.status()["reasons"][:1] == ["The pin is in no commit yet, and not staged: git add .dolt-version"]
     project.git("add", ".dolt-version")
     project.write("docs/rest.md", "# Rest\n\nOften.\n")
     project.git("commit", "-q", "-m", "the page alone", "docs/rest.md")

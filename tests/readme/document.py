@@ -16,7 +16,7 @@ from tests.support.terminal import Project
 PICTURES = {theme: pages.DOCS / "pictures" / f"checkout-{theme}.svg" for theme in ("light", "dark")}
 
 QUERY = 'vmrag query "when do requests time out" -k 1'
-STEPS = ("git log --oneline -2", "git show --stat --format= HEAD", QUERY, "git checkout -q HEAD~1", QUERY)
+STEPS = ("git log --oneline -2", "git show --name-only --format= HEAD", QUERY, "git checkout -q HEAD~1", QUERY)
 
 THEMES: Mapping[str, Mapping[str, str]] = {
     "light": {"page": "#f6f8fa", "frame": "#d1d9e0", "text": "#1f2328", "prompt": "#0969da"},

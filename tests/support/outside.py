@@ -60,7 +60,8 @@ class Outside:
             with socket.socket(each.family) as own:
                 own.connect(each.getsockname())
                 own.recv(1)
-            self._seen.remove(name)
+            with contextlib.suppress(ValueError):  # a thread of an earlier object can have accepted it
+                self._seen.remove(name)
         found, self._seen = self._seen, []
         if self._log.exists():
             found += self._log.read_text().splitlines()
