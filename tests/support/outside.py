@@ -60,8 +60,7 @@ class Outside:
             with socket.socket(each.family) as own:
                 own.connect(each.getsockname())
                 own.recv(1)
-            with contextlib.suppress(ValueError):  # a thread of an earlier object can have accepted it
-                self._seen.remove(name)
+            self._seen.remove(name)
         found, self._seen = self._seen, []
         if self._log.exists():
             found += self._log.read_text().splitlines()
@@ -70,6 +69,9 @@ class Outside:
 
     def close(self) -> None:
         for each in self._sockets:
+            # Otherwise its thread stays in accept(), and can take what comes to a later socket.
+            with contextlib.suppress(OSError):  # macOS refuses this for a socket that only listens
+                each.shutdown(socket.SHUT_RDWR)
             each.close()
         self._watch.close()
 
