@@ -406,6 +406,9 @@ def _sections(key: Key, text: str, place: _Place) -> list[Any]:
         found = msgspec.json.decode(text) if text not in ("", "[]") else []
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
+    for entry in found or ():
+        if isinstance(entry, dict) and entry.get("write") in ("true", "false"):
+            entry["write"] = entry["write"] == "true"  # the settings file has words only
     if key.flaw and (flaw := key.flaw(found)):
         raise _invalid(f"{key.name} {flaw}", place)
     return list(found or ())

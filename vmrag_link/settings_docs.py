@@ -366,6 +366,7 @@ def sources_section(sources: Sequence[SourceSettings]) -> str:
         lines += [f"    kind: {each.kind}"] if each.kind != "document" else []
         lines.append(f"    paths: {_words(each.paths)}")
         lines += [f"    exclude: {_words(each.exclude)}"] if each.exclude else []
+        lines += ["    write: true"] if each.write else []
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -383,7 +384,7 @@ def _sources(entries: Sequence[SettingEntry]) -> tuple[SourceSettings, ...]:
     if not entries or entries[-1].key != _SOURCES:
         return ()
     try:
-        return msgspec.json.decode(entries[-1].text or "", type=tuple[SourceSettings, ...])
+        return msgspec.json.decode(entries[-1].text or "", type=tuple[SourceSettings, ...], strict=False)
     except (UnicodeDecodeError, msgspec.DecodeError):
         return ()
 

@@ -435,6 +435,13 @@ class SourceSettings(Record, frozen=True):
     paths: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     kind: Literal["document", "code"] = "document"
+    write: bool = False
+    """Whether vmrag may write documents as files. Such a source has one folder."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of a writable source, without a slash at its end."""
+        return self.paths[0].rstrip("/")
 
 
 class SystemSettings(Record, frozen=True):

@@ -116,9 +116,12 @@ _MOST_STARS, _MOST_STARS_OF_A_PART, _MOST_ANY_FOLDERS = 6, 2, 3
 take seconds for one name of sixty letters (git 2.39).
 """
 
+NOTES, NOTES_FOLDER = "notes", ".vmrag/notes/"
+"""The collection and the folder of the notes that `vmrag init` sets up."""
+
 EXAMPLE_OF_SOURCES = 'sources: [{collection: docs, paths: ["**/*.md"]}]'
 EXAMPLE_OF_SOURCES_IN_JSON = '[{"collection": "docs", "paths": ["**/*.md"]}]'
-_SOURCE_KEYS = {"collection": str, "paths": list, "exclude": list, "kind": str}
+_SOURCE_KEYS = {"collection": str, "paths": list, "exclude": list, "kind": str, "write": bool}
 
 
 def sources_flaw(entries: Any) -> str | None:
@@ -145,7 +148,18 @@ def _source_flaw(entry: Any) -> str | None:
         return flaw
     if entry.get("kind", "document") not in ("document", "code"):
         return "must have document or code for kind"
-    return _paths_flaw(entry["paths"], entry.get("exclude", []))
+    if flaw := _paths_flaw(entry["paths"], entry.get("exclude", [])):
+        return flaw
+    return _write_flaw(entry) if entry.get("write") else None
+
+
+def _write_flaw(entry: dict[str, Any]) -> str | None:
+    """Return why files cannot be written to a source, or None if they can."""
+    if entry.get("kind", "document") != "document":
+        return "cannot have write: true for kind: code"
+    if len(entry["paths"]) != 1 or set(entry["paths"][0]) & set("*?["):
+        return f"must have exactly one folder in paths if write is true, such as {NOTES_FOLDER}"
+    return None
 
 
 def _name_flaw(collection: str) -> str | None:
@@ -172,6 +186,8 @@ def _no_such_key(key: Any) -> str:
 
 
 def _of_another_kind(key: str, value: Any) -> str:
+    if _SOURCE_KEYS[key] is bool:
+        return f"has an entry whose {key} must be true or false"
     if _SOURCE_KEYS[key] is not list:
         return f"has an entry whose {key} must be a word"
     plain = isinstance(value, str) and value.isprintable() and len(value) < MAX_SHOWN and not set(value) & set('"\\')

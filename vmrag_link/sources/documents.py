@@ -32,6 +32,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import notes
 from vmrag_link.sources.disk import Disk, possible_forms
 from vmrag_link.sources.readable import NoDocument, SourceText, TreeFile, readable
 
@@ -123,7 +124,8 @@ def tag(source: SourceSettings, file: TreeFile) -> str:
     """What decides the document that a file is, and how it is cut."""
     cutter = languages.cutter_of(languages.language_of(file.path)) if source.kind == "code" else ""
     seen = "handwritten" if file.handwritten else ""  # what looks generated counts then
-    return " ".join(filter(None, (file.blob, RULES, seen, cutter)))
+    moved = file.path if file.note_id else ""  # the path of a note is not its id
+    return " ".join(filter(None, (file.blob, RULES, seen, cutter, moved)))
 
 
 def documents(
@@ -136,7 +138,7 @@ def documents(
     is spent, the other files are missing.
     """
     if source.kind == "document":
-        yield from ((file.path, as_written(source, file.path, found)) for file, found in texts)
+        yield from ((file.doc_id, as_written(source, file, found)) for file, found in texts)
         return
     from vmrag_link.code.cutter import CodeCutter  # whoever lists files cuts nothing
 
@@ -145,7 +147,7 @@ def documents(
 
     def tasks() -> Iterator[CodeTask]:
         for file, found in texts:
-            document = as_written(source, file.path, found)
+            document = as_written(source, file, found)
             if isinstance(document, NoDocument):
                 left_out.append((file.path, document))
             else:
@@ -160,8 +162,9 @@ def documents(
     yield from left_out
 
 
-def as_written(source: SourceSettings, path: str, found: SourceText) -> Document | NoDocument:
+def as_written(source: SourceSettings, file: TreeFile, found: SourceText) -> Document | NoDocument:
     """A file as a document; code without its pieces."""
+    path = file.path
     if found.text is None:
         return NoDocument(found.reason)
     page = FileText(PurePosixPath(path).name, found.text, {})
@@ -175,9 +178,11 @@ def as_written(source: SourceSettings, path: str, found: SourceText) -> Document
             page = reading.page(found.text, file_type)
         except ContentUnreadable as why:
             return NoDocument(why.reason)
+        if file.note_id and page.metadata.get("id") is not None and notes.id_in(page.metadata) == file.note_id:
+            del page.metadata["id"]  # the document has it as its id
     return Document(
         collection=source.collection,
-        doc_id=path,
+        doc_id=file.doc_id,
         title=page.title or PurePosixPath(path).stem,
         content=page.content,
         content_hash=content_hash(page.content),

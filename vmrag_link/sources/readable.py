@@ -32,7 +32,8 @@ class TreeFile(NamedTuple):
     work tree of what would be committed now, as far as git's settings and attributes decide it.
     `size` in bytes. `uncommitted`: how it differs from HEAD, which is empty at a commit.
     `handwritten`: attributes say that nothing generated it, whatever it looks like. `encoding`:
-    that of the file on the disk, where attributes name one; blobs are UTF-8.
+    that of the file on the disk, where attributes name one; blobs are UTF-8. `note_id`: the id of a
+    note, which is not its path.
     """
 
     path: str
@@ -41,6 +42,12 @@ class TreeFile(NamedTuple):
     uncommitted: Literal["", "added", "modified", "unmerged"] = ""
     handwritten: bool = False
     encoding: str = ""
+    note_id: str = ""
+
+    @property
+    def doc_id(self) -> str:
+        """The id of the document."""
+        return self.note_id or self.path
 
 
 class LeftOutFile(Record, frozen=True):
@@ -62,7 +69,8 @@ class SourceListing(Record, frozen=True):
 
     `left_out`: files that a source names and that are no documents. `missing`: paths whose blobs
     this clone does not have. `removed`: files of HEAD that the work tree has no more. `untracked`:
-    how many files would be of a source if git tracked them.
+    how many files would be of a source if git tracked them. `claims`: the ids in the front matter
+    of notes, by blob.
     """
 
     files: Mapping[str, Sequence[TreeFile]]
@@ -70,6 +78,7 @@ class SourceListing(Record, frozen=True):
     missing: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     untracked: int = 0
+    claims: Mapping[str, str] = {}
 
 
 def token_of(listing: SourceListing) -> str:

@@ -13,6 +13,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import msgspec
+
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.formats import by_suffix
@@ -149,6 +151,22 @@ def _matches(pathspec: str, path: str) -> bool:
     if path == pathspec or path.startswith(below):
         return True
     return wildmatch.translate(pathspec).fullmatch(wildmatch.as_bytes(path)) is not None
+
+
+def without_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ...]:
+    """Return the sources with the folders of the writable ones excluded from all others, so that a
+    note is a document once.
+    """
+    folders = tuple(f"{source.folder}/" for source in sources if source.write)
+    return tuple(
+        source if source.write or not folders else msgspec.structs.replace(source, exclude=(*source.exclude, *folders))
+        for source in sources
+    )
+
+
+def searches_untracked(source: SourceSettings, *, untracked: bool) -> bool:
+    """Return whether untracked files of a source are documents. `untracked`: the setting."""
+    return untracked or source.write
 
 
 def arguments(source: SourceSettings) -> list[str]:

@@ -5,6 +5,7 @@ missing here. A commit is asked by its tree alone, as blobs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -173,7 +174,12 @@ def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *,
     candidates = [{each.path: Candidate(each.path, each.mode, each.blob) for each in files} for files in found]
     blobs = (each.blob for files in found for each in files if each.mode in REGULAR)
     sizes = beside.sizes(places, blobs)
-    return select(sources, candidates, stated, sizes, max_bytes=max_bytes).listing()
+    listing = select(sources, candidates, stated, sizes, max_bytes=max_bytes).listing()
+    if not any(source.write for source in sources):
+        return listing
+    from vmrag_link.sources import documents, notes
+
+    return notes.identify(sources, listing, functools.partial(documents.texts_at_commit, places))
 
 
 def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,11 +87,12 @@ class Survey:
         entries = [list(raw_changes.entries(self._places, rules.arguments(source))) for source in self._sources]
         found = [self._candidates(each, staged) for each in entries]
         stated = self._attributes()
-        if untracked:
-            others = untracked_files(self._places, self._sources)
-            for named, paths in zip(found, others, strict=True):
-                named |= {path: self._on_disk(path, staged.get(path), None) for path in paths}
-            self._statuses |= dict.fromkeys(set().union(*others), UNTRACKED)
+        searched = [source for source in self._sources if rules.searches_untracked(source, untracked=untracked)]
+        if searched:
+            others = dict(zip(searched, untracked_files(self._places, searched), strict=True))
+            for source, named in zip(self._sources, found, strict=True):
+                named |= {path: self._on_disk(path, staged.get(path), None) for path in others.get(source, ())}
+            self._statuses |= dict.fromkeys(set().union(*others.values()), UNTRACKED)
         shown = [{path: each for path, each in named.items() if each is not None} for named in found]
         sizes = self._sizes(
             each.blob for named in shown for each in named.values() if each.size is None and each.mode in REGULAR
@@ -101,8 +103,17 @@ class Survey:
         )
         every = {path for named in shown for path in named}
         removed = self._removed(entries, staged) - every
-        return selected.listing(
-            removed=removed, untracked=0 if untracked else untracked_count(self._places, self._sources)
+        unsearched = [source for source in self._sources if source not in searched]
+        listing = selected.listing(
+            removed=removed, untracked=untracked_count(self._places, unsearched) if unsearched else 0
+        )
+        if not any(source.write for source in self._sources):
+            return listing
+        from vmrag_link.sources import documents, notes
+
+        before = self._before.stored.listing if self._before.stored else None
+        return notes.identify(
+            self._sources, listing, functools.partial(documents.texts_in_work_tree, self._places), before
         )
 
     def changed_files(self) -> list[ChangedFile]:

@@ -27,7 +27,7 @@ from vmrag_link.sources.survey import UNTRACKED, Before, Survey
 
 __all__ = ["in_work_tree", "unchanged", "untracked_count"]
 
-_FORMAT = 1
+_FORMAT = 2
 """Of the question: what was remembered by another version of these rules answers nothing."""
 
 _ATTEMPTS = 4
@@ -91,8 +91,9 @@ def unchanged(
         return None
     now = raw_changes.clock(cache.parent)
     statuses = raw_changes.changed(places, where.copy, rules.looked_at(sources))
-    if statuses is not None and untracked:
-        statuses |= {path: UNTRACKED for named in untracked_files(places, sources) for path in named}
+    searched = [source for source in sources if rules.searches_untracked(source, untracked=untracked)]
+    if statuses is not None and searched:
+        statuses |= {path: UNTRACKED for named in untracked_files(places, searched) for path in named}
     if statuses != {os.fsdecode(each.path): each.status for each in seen.changed}:
         return None
     with Disk(places.top) as disk:

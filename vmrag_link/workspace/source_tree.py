@@ -49,7 +49,7 @@ class SourceTree:
         self.commit = commit
         self.unavailable = unavailable
         self.files: Mapping[Key, TreeFile] = {
-            (name, each.path): each for name, files in listing.files.items() for each in files
+            (name, each.doc_id): each for name, files in listing.files.items() for each in files
         }
 
     @property
@@ -83,7 +83,7 @@ class SourceTree:
         found = {}
         for name, files in wanted.items():
             for file, text in of_place(self._places, files):
-                document = documents.as_written(self._sources[name], file.path, text)
+                document = documents.as_written(self._sources[name], file, text)
                 if not isinstance(document, NoDocument):
                     found[document.key] = document
         return found
@@ -123,8 +123,8 @@ class FileNames:
         self._trees = [each for each in trees if each]
         self._ids: dict[str, set[str]] = defaultdict(set)
         for tree in self._trees:
-            for collection, path in tree.files:
-                self._ids[collection].add(path)
+            for collection, doc_id in tree.files:
+                self._ids[collection].add(doc_id)
 
     def collections(self, _at: At) -> list[CollectionRow]:
         return [CollectionRow(name, kind=SOURCE) for name in sorted(self._ids)]

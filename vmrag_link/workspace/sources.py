@@ -166,7 +166,7 @@ class Sources:
         """The view of the files as they are, made if it is not there. While git goes on writing its
         index, the last one. `damaged`: the last one is.
         """
-        from vmrag_link.sources import work_tree
+        from vmrag_link.sources import rules, work_tree
         from vmrag_link.sources.readable import token_of
         from vmrag_link.sync import source_views
         from vmrag_link.sync.source_views import SourceBinding
@@ -182,7 +182,8 @@ class Sources:
         if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
             if token == before.token:  # perhaps another commit with equal files
-                others = 0 if untracked else work_tree.untracked_count(places, available)
+                unsearched = [each for each in available if not rules.searches_untracked(each, untracked=untracked)]
+                others = work_tree.untracked_count(places, unsearched) if unsearched else 0
                 return msgspec.structs.replace(known, commit=plumbing.head(places).commit, untracked=others)
         try:
             listing = self.listing_here(available)
@@ -296,9 +297,12 @@ class Sources:
 
     def available(self, config: Config, stored: Collection[str]) -> tuple[tuple[SourceSettings, ...], dict[str, str]]:
         """The sources that can be asked here, and why others cannot."""
+        from vmrag_link.sources import rules
+
         unavailable = {each.collection: self._problem(each, stored) for each in config.sources}
         unavailable = {name: why for name, why in unavailable.items() if why}
-        return tuple(each for each in config.sources if each.collection not in unavailable), unavailable
+        available = tuple(each for each in config.sources if each.collection not in unavailable)
+        return rules.without_notes(available), unavailable
 
     def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:
         if source.collection in stored:
@@ -318,7 +322,7 @@ class Sources:
         name = config.embedding.model
         model = self._ws.models.named(name if name in registry.LOCAL else "default")
         tags = {
-            each.collection: {file.path: documents.tag(each, file) for file in listing.files.get(each.collection, ())}
+            each.collection: {file.doc_id: documents.tag(each, file) for file in listing.files.get(each.collection, ())}
             for each in sources
         }
         return SourceContents(tuple(documents.collection_of(each, model) for each in sources), tags)
@@ -334,8 +338,8 @@ class Sources:
         budget = languages.CutBudget(languages.ANSWER_SECONDS)
 
         def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
-            by_path = {each.path: each for each in listing.files[collection]}
-            files: list[TreeFile] = [by_path[path] for path in paths]
+            by_id = {file.doc_id: file for file in listing.files[collection]}
+            files: list[TreeFile] = [by_id[doc_id] for doc_id in paths]
             of_place = documents.texts_at_commit if commit else documents.texts_in_work_tree
             return documents.documents(by_name[collection], files, of_place(self._ws.places, files), budget)
 
@@ -411,7 +415,7 @@ def _grammars(sources: Sequence[SourceSettings]) -> object:
 
 def _uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {
-        name: {each.path: each.uncommitted for each in files if each.uncommitted}
+        name: {file.doc_id: file.uncommitted for file in files if file.uncommitted}
         for name, files in listing.files.items()
     }
     return {name: files for name, files in found.items() if files}

@@ -151,7 +151,7 @@ class DerivedFiles:
         for source in self.sources if paths else ():
             files = [each for each in self._listing.files[source.collection] if each.path in paths]
             for file, text in documents.texts_in_work_tree(self._ws.places, files):
-                document = documents.as_written(source, file.path, text)
+                document = documents.as_written(source, file, text)
                 if isinstance(document, Document):
                     found.setdefault(file.path, document)
         return found

@@ -19,6 +19,7 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.revparse import HEAD, WORKING
 from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import notes
 from vmrag_link.sources.readable import NoDocument, TreeFile
 from vmrag_link.workspace import Workspace
 
@@ -60,13 +61,20 @@ class FileHistory:
     """What is asked of a step is read then. `more`: there are older ones."""
 
     def __init__(
-        self, ws: Workspace, name: DocumentName, source: SourceSettings, changes: Sequence[LoggedChange], limit: int
+        self,
+        ws: Workspace,
+        name: DocumentName,
+        source: SourceSettings,
+        path: str,
+        changes: Sequence[LoggedChange],
+        limit: int,
     ) -> None:
         self._ws = ws
         self._source = source
+        self._path = path
         self.name = name
         self.more = len(changes) > limit
-        self.steps = [FileStep(file_commit(name.collection, each), each) for each in changes[:limit]]
+        self.steps = [FileStep(file_commit(name, path, change), change) for change in changes[:limit]]
 
     def diff(self, step: FileStep, detail: Detail) -> WordDiff:
         """What the commit changed of the document, against its first parent."""
@@ -103,9 +111,10 @@ class FileHistory:
 
         if not 0 < size <= self._most_bytes:
             return None
-        file = TreeFile(path, blob, size, handwritten=True)
+        note_id = document_id(self.name, self._path, path) if self._source.write else ""
+        file = TreeFile(path, blob, size, handwritten=True, note_id=note_id)
         (_, text), *_ = documents.texts_at_commit(self._ws.places, [file])
-        found = documents.as_written(self._source, path, text)
+        found = documents.as_written(self._source, file, text)
         return None if isinstance(found, NoDocument) else found
 
 
@@ -122,16 +131,18 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     found = _find_document(ws, names[-1], reach)
     if found is None:
         return None
-    name, source, there = found
+    name, source, path, exists = found
     reached = _reached(ws, reach)
-    changes = file_log.file_log(ws.places, reached, name.doc_id, limit=limit + 1) if reached else []
-    if not changes and not there:
+    changes = file_log.file_log(ws.places, reached, path, limit=limit + 1) if reached else []
+    if not changes and not exists:
         return None  # nothing ever had that name
-    return FileHistory(ws, name, source, changes, limit)
+    return FileHistory(ws, name, source, path, changes, limit)
 
 
-def _find_document(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
-    """The document, and whether it is there: it may be gone."""
+def _find_document(
+    ws: Workspace, document: str, reach: str | None
+) -> tuple[DocumentName, SourceSettings, str, bool] | None:
+    """Return the document, its source, its path, and whether it exists: it may be deleted."""
     from vmrag_link.ops.history import known
 
     end = ranges.parse_range(reach) if reach else None
@@ -139,11 +150,12 @@ def _find_document(ws: Workspace, document: str, reach: str | None) -> tuple[Doc
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
         if file and (source := file.tree.source(file.name.collection)):
-            return file.name, source, True
+            return file.name, source, file.tree.files[file.name.key].path, True
     for source in ws.sources.configured:
         path = document.removeprefix(f"{source.collection}/")
         if path and path != document:
-            return DocumentName(source.collection, path.removeprefix("/")), source, False
+            name = DocumentName(source.collection, path.removeprefix("/"))
+            return name, source, notes.note_path(source, name.doc_id) if source.write else name.doc_id, False
     return None
 
 
@@ -159,9 +171,21 @@ def _reached(ws: Workspace, reach: str | None) -> list[str]:
     return [f"{old}{asked.dots}{new}"]
 
 
-def file_commit(collection: str, change: LoggedChange) -> FileCommit:
+def document_id(document: DocumentName, path: str, earlier: str) -> str:
+    """Return the id that a document had at an earlier path. `path`: where it is now."""
+    if path == document.doc_id:
+        return earlier
+    folder = path.removesuffix(f"{document.doc_id}{notes.SUFFIX}").rstrip("/")
+    return document.doc_id if earlier == path else notes.path_id(folder, earlier)
+
+
+def file_commit(document: DocumentName, path: str, change: LoggedChange) -> FileCommit:
+    """Return what a commit did to a document. `path`: where its file is now."""
     kinds: dict[str, ChangeKind] = {"A": "added", "D": "removed"}
-    name, old = f"{collection}/{change.path}", f"{collection}/{change.old_path}"
+    name, old = (
+        str(DocumentName(document.collection, document_id(document, path, each)))
+        for each in (change.path, change.old_path)
+    )
     kind = kinds.get(change.status, "modified")
     return FileCommit(*_facts(change.info), kind, name, old if old != name else "")
 
@@ -212,7 +236,7 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
     # What the work tree does not change is asked of HEAD: no file is read for it.
     commit = tree.commit or (None if file.uncommitted else plumbing.head(ws.places).commit)
     try:
-        blamed = file_log.file_blame(ws.places, name.doc_id, commit)
+        blamed = file_log.file_blame(ws.places, file.path, commit)
     except GitFailed:
         if file.uncommitted != "added":
             raise
@@ -222,8 +246,13 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
         *name.key,
         tree.commit or WORKING,
         [
-            BlamedFileLine(each.text, each.commit or WORKING, f"{name.collection}/{each.path}", each.number)
-            for each in blamed.lines
+            BlamedFileLine(
+                line.text,
+                line.commit or WORKING,
+                str(DocumentName(name.collection, document_id(name, file.path, line.path))),
+                line.number,
+            )
+            for line in blamed.lines
         ],
         [BlamedCommit(each.commit, each.message, each.author, each.date) for each in infos],
     )

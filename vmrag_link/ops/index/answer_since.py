@@ -103,14 +103,15 @@ def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) ->
         if before == after:
             continue
         reached = [head, *([f"^{commit}"] if commit else [])] if head else []
-        changes = file_log.file_log(ws.places, reached, key[1], limit=MOST_REVISIONS) if reached else []
-        file = new.files.get(key) if new else None
+        file = (new and new.files.get(key)) or (old and old.files.get(key))
+        path = file.path if file else key[1]
+        changes = file_log.file_log(ws.places, reached, path, limit=MOST_REVISIONS) if reached else []
         yield ChangedSource(
             "/".join(key),
             "modified" if before and after else "added" if after else "removed",
             (),
             uncommitted=bool(file and file.uncommitted),
-            commits=tuple(file_commit(key[0], each) for each in changes),
+            commits=tuple(file_commit(DocumentName(*key), path, each) for each in changes),
         )
 
 

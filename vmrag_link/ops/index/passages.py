@@ -110,7 +110,8 @@ def _file_place(passage: PlacedPassage, there: PassagePlaces | None, *, is_code:
     heading = ""
     if there:
         heading, lines = there.of(passage).header_path, there.file_lines(passage)
-    return PassagePlace(passage.doc_id, lines, passage.symbol, heading, passage.uncommitted)
+    path = there.path if there else None
+    return PassagePlace(path or passage.doc_id, lines, passage.symbol, heading, passage.uncommitted)
 
 
 def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> list[PlacedPassage]:

@@ -244,7 +244,7 @@ def _report_document(
         title=found.title,
         old_collection=old_collection,
         old_doc_id=old_id,
-        file=found.doc_id if is_file else "",
+        file=(after or before).source if is_file and (after or before) else "",
         words=found.words or Words(),
         characters=Growth(_count_characters(before), _count_characters(after)),
         fields=tuple(map(_field_change, found.fields)),

@@ -105,7 +105,7 @@ def _of_file(ws: Workspace, file: FoundFile) -> Text:
     if document is None:
         raise DocumentMissing(f"The file {name.doc_id!r} holds no text.", hint="vmrag sources -v", doc_id=name.doc_id)
     return Text(
-        name.doc_id,
+        document.source,
         document.content,
         _above(ws, tree, [document])[name.key],
         here(ws),
