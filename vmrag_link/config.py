@@ -22,7 +22,7 @@ from vmrag_link.formats import require_program
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, what_it_is
 from vmrag_link.pin_values import shown
-from vmrag_link.settings import Config
+from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.file import SettingEntry
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
@@ -66,6 +66,12 @@ class Loaded(Record, Generic[C], frozen=True):
     stated_remote: str | None = None
     removed: Mapping[str, RemovedSetting] = {}
     """Settings that this version no longer has, by name."""
+    trusted_writes: Mapping[str, str] = {}
+    """Folders to which sources may write because the user trusts that, by `write_setting`."""
+
+    def may_write(self, source: SourceSettings) -> bool:
+        """Return whether the user trusts that a writable source writes to its folder."""
+        return "sources" in self.machine or self.trusted_writes.get(write_setting(source.collection)) == source.folder
 
 
 class RemovedSetting(Record, frozen=True):
@@ -76,6 +82,14 @@ class RemovedSetting(Record, frozen=True):
     """Where the setting is, such as `.vmrag.yaml, line 3`."""
     hint: str
     """What replaces the setting."""
+
+
+def write_setting(collection: str) -> str:
+    """Return the name under which the user trusts that a source writes files.
+
+    The value is the folder, so that another folder is not trusted.
+    """
+    return f"sources.{collection}.write"
 
 
 class Stated(Record, frozen=True):
@@ -128,6 +142,7 @@ def load(
     machine = [_from_environment(environ, keys), _from_git(overrides, keys)]
     found = _from_file(text, path_label, schema) if text else {}
     own = {name: item.value for name, item in found.items() if keys[name].trust_relevant(item.value)}
+    trusted_writes = {name: value for name, value in (agreed or {}).items() if name.startswith("sources.")}
     before, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
     if own != agreed:
         found, ignored = _before_agreement(found, own, agreed, known_remote, keys)
@@ -141,7 +156,8 @@ def load(
     if isinstance(config, Config):
         _require_overlap(config, found)
     kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
-    return Loaded(config, warnings, frozenset().union(*machine), kept, own.get("remote"), removed)
+    named = frozenset().union(*machine)
+    return Loaded(config, warnings, named, kept, own.get("remote"), removed, trusted_writes)
 
 
 def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[Stated]:
@@ -151,6 +167,12 @@ def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[S
         Stated(name, item.value, item.place.details["line"])
         for name, item in found.items()
         if schema.keys[name].trust_relevant(item.value)
+    ] + [
+        Stated(write_setting(source.collection), source.folder, found["sources"].place.details["line"])
+        for source in (
+            msgspec.convert(found["sources"].value, tuple[SourceSettings, ...]) if "sources" in found else ()
+        )
+        if source.write
     ]
 
 

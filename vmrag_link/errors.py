@@ -507,6 +507,12 @@ class DocumentExists(EngineError):
     code = "DUPLICATE_ID"
 
 
+class NoteExists(DocumentExists):
+    """A note of that id exists, and the call does not say what becomes of it."""
+
+    code = "DOCUMENT_EXISTS"
+
+
 class ContentRefused(EngineError):
     """Text or metadata that no engine stores exactly."""
 

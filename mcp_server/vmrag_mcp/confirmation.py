@@ -96,7 +96,7 @@ def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Conf
     return {**arguments, name: True}
 
 
-def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
+def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:  # noqa: PLR0911  a case each
     match result:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
             return _Question(_YES, one_line(message), _form(_box("Do it", "What was never committed is lost.")))
@@ -108,6 +108,8 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
             return _toolset_question(toolset, tools)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "ignored": path}}:
             return _ignored_question(tool, path)
+        case {"code": "ACCESS_DENIED", "details": {"ask": True, "commit": note}}:
+            return _commit_question(note)
     return None
 
 
@@ -169,6 +171,23 @@ def _ignored_question(tool: str, path: str) -> _Question:
         "What the knowledge base holds is pushed, and others read it."
     )
     return _Question(_key(path), message, _form(_box("Take this file", "For this call.")), path)
+
+
+def _commit_question(note: str) -> _Question:
+    name = _escape_hidden(note.removeprefix("commit "))
+    message = f"An agent wants to make a git commit that holds one note: {name}"
+    return _Question(_key(note), message, _form(_box("Commit it", "For this call.")), note)
+
+
+def without_refused(result: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the arguments of the call without what the user does not allow.
+
+    Returns None if the call fails as a whole.
+    """
+    match result:
+        case {"code": "ACCESS_DENIED", "details": {"otherwise": otherwise}}:
+            return {**arguments, **otherwise}
+    return None
 
 
 def _key(about: str) -> str:

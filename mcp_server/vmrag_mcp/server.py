@@ -24,7 +24,7 @@ from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
-from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation
+from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation, without_refused
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete
@@ -131,6 +131,8 @@ class KnowledgeServer:
             if isinstance(answer, types.InputRequiredResult):
                 return answer
             if not answer:
+                if failed and (rest := without_refused(fields, arguments)):
+                    fields, failed = await self._run(report, tool, rest, agreed, having, agent=agent)
                 break
             agreed |= answer.agreed
             arguments = with_confirmation(tool, arguments, answer)

@@ -121,6 +121,11 @@ class Call:
         if why:
             self.warn("INDEX_PENDING", why)
 
+    def pending_notes(self, why: str) -> None:
+        """Warn why git's index does not have a note that was written; `why` is empty if it does."""
+        if why:
+            self.warn("NOTE", why)
+
     def stored(self, done: WriteResult[R]) -> R:
         """The report of what was stored; a warning says why the index did not follow."""
         self.pending(done.pending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link import terminal_text
@@ -45,6 +46,14 @@ def block_of(text: str) -> tuple[int, int] | None:
     """Where the YAML between the two lines stands; None where `split` would find none."""
     block = _block(text)
     return block.span(1) if block else None
+
+
+def dump(metadata: Mapping[str, Any]) -> str:
+    """Return metadata as lines of YAML, which `split` reads as they were."""
+    import yaml
+
+    lines: str = yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=1 << 30)
+    return lines
 
 
 def _block(text: str) -> re.Match[str] | None:

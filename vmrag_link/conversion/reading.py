@@ -32,6 +32,9 @@ _ASCIIDOC_ABOVE = re.compile(r"//|\[|:[^:]+:|\w+::")
 _RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
 
 
+TITLE = 80
+"""Characters of a text that are its title if it has no other."""
+
 TITLE_WITHIN = 1 << 16
 """Characters of a text in which its title is looked for. Further headings cost more than they tell.
 """
@@ -93,6 +96,11 @@ _READERS: dict[str, Callable[[str], FileText]] = {
     "asciidoc": _asciidoc,
     "mdx": _markdown,
 }
+
+
+def text_title(text: str) -> str:
+    """Return the first Markdown heading of a text, or else its beginning."""
+    return markdown_title(text) or " ".join(text[: 4 * TITLE].split())[:TITLE]
 
 
 def markdown_title(text: str) -> str:

@@ -90,6 +90,8 @@ _RESERVED = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 """What Windows keeps for devices."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 
 
 def problem(parts: Sequence[str]) -> str | None:
@@ -143,9 +145,7 @@ class Folder:
         """
         try:
             with self._parent(parts, make=False) as parent:
-                descriptor = os.open(
-                    parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent
-                )
+                descriptor = os.open(parts[-1], _REGULAR, dir_fd=parent)
                 with os.fdopen(descriptor, "rb") as opened:
                     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                         raise InTheWay(parts[-1])
@@ -153,22 +153,69 @@ class Folder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR):
+            if error.errno in _NO_FILE:
                 raise InTheWay("/".join(parts)) from error
             raise
 
-    def write(self, parts: Sequence[str], content: bytes) -> None:
-        """Put a file there in one step, in place of one that is there. Raises `OSError`."""
+    def write(self, parts: Sequence[str], content: bytes, *, durable: bool = False) -> None:
+        """Put a file there in one step, in place of one that is there. Raises `OSError`.
+
+        `durable`: on return, the file survives a power cut.
+        """
         temporary = f".{os.urandom(8).hex()}.tmp"
         with self._parent(parts, make=True) as parent:
             try:
                 with open(temporary, "xb", opener=_in(parent)) as out:
                     out.write(content)
+                    if durable:
+                        out.flush()
+                        os.fsync(out.fileno())
                 os.rename(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+                if durable:
+                    os.fsync(parent)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=parent)
                 raise
+
+    def read(self, parts: Sequence[str], limit: int) -> bytes | None:
+        """Return the bytes of a file, at most `limit`; None if there is none.
+
+        Raises `InTheWay` for something that is no regular file, or is behind a link, and `OSError`.
+        """
+        try:
+            with self._parent(parts, make=False) as parent:
+                descriptor = os.open(parts[-1], _REGULAR, dir_fd=parent)
+                with os.fdopen(descriptor, "rb") as opened:
+                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                        raise InTheWay("/".join(parts))
+                    return opened.read(limit)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                raise InTheWay("/".join(parts)) from error
+            raise
+
+    def remove(self, parts: Sequence[str], *, keep: int) -> None:
+        """Delete a file, and the folders that are empty then, without the `keep` outermost ones.
+
+        Raises `OSError`.
+        """
+        with self._parent(parts, make=False) as parent:
+            os.unlink(parts[-1], dir_fd=parent)
+            os.fsync(parent)
+        for length in range(len(parts) - 1, keep, -1):
+            with contextlib.suppress(OSError), self._parent(parts[:length], make=False) as parent:
+                os.rmdir(parts[length - 1], dir_fd=parent)
+
+    def names(self, parts: Sequence[str]) -> list[str]:
+        """Return the names in a folder; none if it does not exist. Raises `OSError`."""
+        try:
+            with self._parent([*parts, ""], make=False) as parent:
+                return os.listdir(parent)  # noqa: PTH208  a descriptor has no path
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     @contextlib.contextmanager
     def _parent(self, parts: Sequence[str], *, make: bool) -> Iterator[int]:

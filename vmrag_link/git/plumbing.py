@@ -352,11 +352,23 @@ def stage(places: Places, path: Path, *, index_file: Path | None = None) -> bool
     """
     # Written through, because commands acknowledge it. Forced, because a path that we are told to
     # stage belongs into the commit even where `.*` is ignored.
+    return _write_index(places, "--literal-pathspecs", "add", "--force", "--sparse", "--", str(path), file=index_file)
+
+
+def stage_files(places: Places, paths: Sequence[str]) -> bool:
+    """Stage files of the work tree as they are, deleted ones as well. `paths` are from the top.
+
+    Returns False if another process holds index.lock for 2 s. Raises `GitFailed`.
+    """
+    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    return _write_index(places, "update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
+
+
+def _write_index(places: Places, *arguments: str, file: Path | None = None, stdin: bytes | None = None) -> bool:
     durable = ("-c", "core.fsync=added")
-    arguments = ("--literal-pathspecs", "add", "--force", "--sparse", "--", str(path))
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
-        done = git(places, *durable, *arguments, index_file=index_file)
+        done = git(places, *durable, *arguments, index_file=file, stdin=stdin)
         if done.returncode == 0:
             return True
         if not re.search(r"index.*\.lock': File exists", done.complaint):

@@ -303,6 +303,13 @@ class McpSettings(Record, frozen=True):
             first_of(False, True),
         ),
     ] = False
+    commit: Annotated[
+        Literal["ask", "allow", "off"],
+        agreed(
+            "Whether the MCP tool `remember` may make a git commit that holds its note alone: after it has asked you, always, or never.",
+            first_of("off", "ask", "allow"),
+        ),
+    ] = "ask"
     require_confirm: Annotated[
         bool, agreed("Whether MCP tools that discard something want it confirmed.", first_of(True, False), adds_up=True)
     ] = True

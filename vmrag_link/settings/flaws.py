@@ -148,13 +148,13 @@ def _source_flaw(entry: Any) -> str | None:
         return flaw
     if entry.get("kind", "document") not in ("document", "code"):
         return "must have document or code for kind"
-    if flaw := _paths_flaw(entry["paths"], entry.get("exclude", [])):
-        return flaw
-    return _write_flaw(entry) if entry.get("write") else None
+    return _paths_flaw(entry["paths"], entry.get("exclude", [])) or _write_flaw(entry)
 
 
 def _write_flaw(entry: dict[str, Any]) -> str | None:
-    """Return why files cannot be written to a source, or None if they can."""
+    """Return why files cannot be written to a source that says so, or None."""
+    if not entry.get("write"):
+        return None
     if entry.get("kind", "document") != "document":
         return "cannot have write: true for kind: code"
     if len(entry["paths"]) != 1 or set(entry["paths"][0]) & set("*?["):

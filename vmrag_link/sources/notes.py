@@ -6,17 +6,21 @@ files claim one id, the file with that name has it.
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from vmrag_link.conversion import front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.documents import export_paths
 from vmrag_link.documents.import_base import id_problem
+from vmrag_link.errors import ContentRefused
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.readable import SourceListing, SourceText, TreeFile
+from vmrag_link.sources.readable import LFS_POINTER, SourceListing, SourceText, TreeFile, as_text
 
 SUFFIX = ".md"
 ID_KEY = "id"
@@ -45,7 +49,7 @@ def claimed_id(text: str) -> str:
 
 
 def id_in(metadata: Mapping[str, Any]) -> str:
-    """Return the id that front matter states, or an empty text if it states none that can be one."""
+    """Return the id that front matter states; an empty text if it states none that is legal."""
     value = metadata.get(ID_KEY)
     doc_id = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return "" if not doc_id or id_problem(doc_id) else doc_id
@@ -71,7 +75,7 @@ def identify(
         new = [file for file in notes if file.blob not in known]
         known |= {file.blob: claimed_id(found.text or "") for file, found in (read(new) if new else ())}
         ids = assign_ids(source, (file.path for file in notes), {file.path: known.get(file.blob, "") for file in notes})
-        files[source.collection] = [file._replace(note_id=ids[file.path]) for file in notes]
+        files[source.collection] = [file._replace(note_id=ids[file.path], handwritten=True) for file in notes]
         claims |= {file.blob: known[file.blob] for file in notes if known.get(file.blob)}
     return msgspec.structs.replace(listing, files=files, claims=claims)
 
@@ -109,3 +113,108 @@ def assign_ids(source: SourceSettings, paths: Iterable[str], claims: Mapping[str
 def disputed_ids(ids: Mapping[str, str], claims: Mapping[str, str]) -> dict[str, str]:
     """Return the claims that were refused because another file has the id, by path."""
     return {path: claim for path, claim in claims.items() if claim and path in ids and ids[path] != claim}
+
+
+# -- names of files
+
+_LONGEST_NAME = 200
+"""Bytes of an id that is the name of a file as it is."""
+
+_LONGEST_SLUG = 60
+_RISKY = re.compile(r'[<>:"|?*\\]')
+"""Characters that Windows does not allow in the name of a file."""
+
+
+def note_path(source: SourceSettings, doc_id: str) -> str:
+    """Return the path from the top of the repository that a note of this id gets."""
+    return natural_path(source, doc_id) or hashed_path(source, doc_id)
+
+
+def natural_path(source: SourceSettings, doc_id: str) -> str:
+    """Return the path of the file that is called like the note.
+
+    Returns an empty text if not every system can have such a file.
+    """
+    parts = f"{doc_id}{SUFFIX}".split("/")
+    risky = any(
+        part.startswith((".", " ")) or _RISKY.search(part) or unicodedata.normalize("NFC", part) != part
+        for part in parts
+    )
+    if risky or len(doc_id.encode()) > _LONGEST_NAME or export_paths.problem(parts):
+        return ""
+    path = f"{source.folder}/{doc_id}{SUFFIX}"
+    return "" if id_problem(path) else path
+
+
+def hashed_path(source: SourceSettings, doc_id: str) -> str:
+    """Return the path of a note whose id cannot be, or is already, the name of a file."""
+    digest = hashlib.sha256(doc_id.encode()).hexdigest()[:8]
+    return f"{source.folder}/{slug(doc_id)[: _LONGEST_SLUG // 2]}-{digest}{SUFFIX}"
+
+
+def slug(text: str) -> str:
+    """Return a text as an id: its letters and digits in lower case, with dashes between words."""
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).casefold())
+    joined = unicodedata.normalize("NFC", "-".join(words))
+    return joined[:_LONGEST_SLUG].strip("-") or "note"
+
+
+def first_line(text: str) -> str:
+    """Return the first line that has words, without the signs of a heading or a list."""
+    lines = (line.strip().lstrip("#>*-+ \t") for line in text.splitlines())
+    return next((line for line in lines if re.search(r"\w", line)), "")
+
+
+# -- texts of files
+
+
+class NoteText(NamedTuple):
+    """What the file of a note holds."""
+
+    metadata: dict[str, Any]
+    """Front matter without the id of the note."""
+    content: str
+    block: str
+    """Front matter as it is written, with its lines of dashes; empty if there is none."""
+
+
+def parse(text: str, doc_id: str) -> NoteText:
+    """Raises `ContentUnreadable` for front matter that cannot be read."""
+    metadata, content = front_matter.split(text)
+    if metadata.get(ID_KEY) is not None and id_in(metadata) == doc_id:
+        del metadata[ID_KEY]
+    return NoteText(metadata, content, text[: len(text) - len(content)])
+
+
+def render(source: SourceSettings, path: str, doc_id: str, metadata: Mapping[str, Any], content: str) -> str:
+    """Return the text of the file of a note.
+
+    Raises `ContentRefused` for what the file could not give back as it is.
+    """
+    if ID_KEY in metadata:
+        raise ContentRefused(
+            f"the metadata of the note {doc_id!r} has the key {ID_KEY!r}, which front matter keeps for the note itself.",
+            hint="Use another key, or a stored collection",
+            doc_id=doc_id,
+            key=ID_KEY,
+        )
+    front = dict(metadata)
+    ambiguous = content.startswith(("---", "\ufeff", LFS_POINTER.decode()))
+    if path_id(source.folder, path) != doc_id or (ambiguous and not front):
+        front = {ID_KEY: doc_id, **front}
+    text = f"---\n{front_matter.dump(front)}---\n{content}" if front else content
+    try:
+        again, rest = front_matter.split(as_text(text.encode()))
+    except (ContentUnreadable, UnicodeEncodeError) as error:
+        raise _not_exact(doc_id, str(error)) from None
+    if (again, rest) != (front, content.replace("\r\n", "\n")):
+        raise _not_exact(doc_id, "its metadata or text would be read differently")
+    return text
+
+
+def _not_exact(doc_id: str, why: str) -> ContentRefused:
+    return ContentRefused(
+        f"the note {doc_id!r} cannot be a file: {why}.",
+        hint="Store the document in a stored collection: vmrag add --collection NAME",
+        doc_id=doc_id,
+    )

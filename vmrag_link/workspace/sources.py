@@ -75,6 +75,17 @@ class Sources:
         """
         return self.config.sources
 
+    def writable(self, collection: str | None = None) -> SourceSettings | None:
+        """Return the writable source of a collection, or the first one; None if there is none.
+
+        A collection that the knowledge base stores is none.
+        """
+        sources = [source for source in self.configured if source.write and collection in (None, source.collection)]
+        if not sources:
+            return None
+        stored = self._ws.stored_collections()
+        return next((source for source in sources if source.collection not in stored), None)
+
     @property
     def config(self) -> Config:
         """The settings, with these sources. Raises `ConfigInvalid`."""

@@ -305,7 +305,7 @@ def told(page: DocumentPage, offset: int) -> str:
     return f"{count}{why}; more with offset={offset + len(page.items)}."
 
 
-@tool("W")
+@tool("W", of_files=True)
 def chroma_add_documents(
     call: Call,
     *,
@@ -329,7 +329,7 @@ def chroma_add_documents(
         documents_added=len(ids),
         ids=ids,
         chunks_created=done.chunks,
-        message=f"{plural(len(ids), 'document')} added to {name!r}{call.tail('dolt_commit keeps them')}.",
+        message=f"{plural(len(ids), 'document')} added to {name!r}{outcome.keeping(call, done, 'them')}.",
     )
 
 
@@ -337,14 +337,15 @@ def added(
     call: Call, name: str, new: Sequence[New], *, follow: bool = True
 ) -> tuple[list[str], WriteResult[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
-    stores.require_versioned(call.ws, name, [each.doc_id for each in new if each.doc_id])
+    if not call.ws.sources.writable(name):
+        stores.require_versioned(call.ws, name, [each.doc_id for each in new if each.doc_id])
     documents = new_documents(new)
     done = put(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
-    call.pending(done.pending)
+    outcome.warn_pending(call, done)
     return [each.doc_id for each in documents], done
 
 
-@tool("W")
+@tool("W", of_files=True)
 def chroma_update_documents(
     call: Call,
     *,
@@ -386,20 +387,22 @@ def chroma_update_documents(
 
 def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateCounts:
     """For all tools that change documents."""
-    stores.require_versioned(call.ws, name, [each.name for each in changes])
+    if not call.ws.sources.writable(name):
+        stores.require_versioned(call.ws, name, [each.name for each in changes])
     done = update(call.ws, name, changes)
-    call.pending(done.pending)
+    outcome.warn_pending(call, done)
     return done.report
 
 
-@tool("WD")
+@tool("WD", of_files=True)
 def chroma_delete_documents(
     call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
 ) -> ToolAnswer[Removal]:
     """Delete documents that are wrong or outdated, by ids or filters; what is given must all
     hold.
     """
-    stores.require_stored(call.ws, collection_name, ids or ())
+    if not call.ws.sources.writable(collection_name):
+        stores.require_stored(call.ws, collection_name, ids or ())
     done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
     report = outcome.stored_report(call, done)
     missing = f"; {len(report.missing_ids)} ids name nothing" if report.missing_ids else ""

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.follow.provenance import standing
+from vmrag_link.ops.follow.provenance import standing, standing_in_git
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
 
@@ -38,11 +38,26 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
 
 
+def warn_pending(call: Call, done: WriteResult[R]) -> None:
+    """Warn if the index, or git's index, does not have what was written; say where it is."""
+    if done.notes is None:
+        call.pending(done.pending)
+        return
+    call.pending_notes(done.pending)
+    call.stands(standing_in_git(call.ws))
+
+
+def keeping(call: Call, done: WriteResult[R], what: str) -> str:
+    """Return the end of a sentence: how what was written becomes part of a commit."""
+    return f"; git commit keeps {what}" if done.notes else call.tail(f"dolt_commit keeps {what}")
+
+
 def stored_report(call: Call, done: WriteResult[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
     if not done.versioned:
         call.stands(standing(call.ws.local))
-    return call.stored(done)
+    warn_pending(call, done)
+    return done.report
 
 
 def kept_answer(call: Call, done: WriteResult[Report], said: str) -> ToolAnswer[Report]:

@@ -10,15 +10,12 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.conversion.reading import markdown_title
+from vmrag_link.conversion.reading import text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import ContentRefused, DocumentExists
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Record, canonical_json, content_hash, json_from_user
 from vmrag_link.ops.documents import collections
-
-TITLE = 80
-"""Characters of a text that stand for its title where it has none."""
 
 
 class New(Record, frozen=True):
@@ -72,7 +69,7 @@ def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
 
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
     """The title of the metadata, else the first Markdown heading, else the text's beginning."""
-    return stated_title(metadata) or markdown_title(text) or " ".join(text[: 4 * TITLE].split())[:TITLE]
+    return stated_title(metadata) or text_title(text)
 
 
 def stated_title(metadata: Mapping[str, Any]) -> str:

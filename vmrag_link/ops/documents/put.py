@@ -67,6 +67,7 @@ class PutRequest(Record, frozen=True):
 
 def put(ws: Workspace, request: PutRequest) -> WriteResult[PutCounts]:
     """Store documents; those whose text, title and metadata are stored already are left alone.
+    Documents of a writable source become files.
 
     Raises `NameInvalid`, `CollectionMissing`, `UsageInvalid` for a library, `DocumentExists`,
     `ContentRefused`, with `embed_first` `Embedding` errors, and as `writing.write`; then nothing is
@@ -74,6 +75,12 @@ def put(ws: Workspace, request: PutRequest) -> WriteResult[PutCounts]:
     """
     if request.create:
         collections.require_name(request.collection)
+    source = ws.sources.writable(request.collection)
+    if source and request.arrange is None:
+        from vmrag_link.ops.documents import note_writes
+
+        replaces = request.existing != "refuse"
+        return note_writes.put_notes(ws, source, request.documents, "replace" if replaces else "refuse")
     plan = functools.partial(_plan, ws, request)
     return writing.write(ws, plan, f"write to {request.collection}", follow=request.follow)
 

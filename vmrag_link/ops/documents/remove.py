@@ -18,6 +18,7 @@ from vmrag_link.ops.documents.document_selection import Selection, select
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName, command_of
+from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import DocumentStore, Workspace
 
 
@@ -53,6 +54,8 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
         raise NothingSelected(
             "Nothing says which documents are meant.", hint="Name ids, or give a filter that is not empty."
         )
+    if isinstance(ws, Workspace) and (source := ws.sources.writable(name)):
+        return _remove_notes(ws, source, selection)
 
     def plan(at: At) -> Planned[Removal]:
         collection = collections.find(ws, at, name)
@@ -62,6 +65,16 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
         return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, found.missing))
 
     return writing.write(ws, plan, f"remove from {name}")
+
+
+def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
+    from vmrag_link.ops.documents import note_writes
+
+    name = source.collection
+    found = select(ws.files, "", collections.find(ws.files, "", name), selection)
+    ids = list(dict.fromkeys(named.doc_id for named in found.named))
+    written = note_writes.remove_notes(ws, source, ids)
+    return WriteResult(Removal(name, len(ids), ids, found.missing), None, written.pending, notes=written)
 
 
 def remove_named(

@@ -20,6 +20,7 @@ from vmrag_link.ops.documents.document_selection import Selection, chunks_of, se
 from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history.document_names import no_document
+from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace
 
 
@@ -52,6 +53,8 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
     embedded, `UsageInvalid` for an embedding that cannot be, and as `writing.write`.
     """
     given = [each.metadata if each.metadata is None else checked_metadata(each.metadata, each.name) for each in changes]
+    if source := ws.sources.writable(name):
+        return _update_notes(ws, source, changes)
     now = clock.now()
 
     def plan(at: At) -> Planned[UpdateCounts]:
@@ -80,6 +83,22 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
         return Planned(Write(put_documents=new) if touched else None, counts)
 
     return writing.write(ws, plan, f"update documents of {name}", alter=_embed)
+
+
+def _update_notes(
+    ws: Workspace, source: SourceSettings, changes: Sequence[DocumentUpdate]
+) -> WriteResult[UpdateCounts]:
+    from vmrag_link.ops.documents.note_writes import NoteUpdate, update_notes
+
+    if any(change.embedding is not None for change in changes):
+        raise UsageInvalid(
+            f"the collection {source.collection!r} has files, which have no place for embeddings.",
+            hint="Leave embeddings out, or use a stored collection",
+            parameter="embeddings",
+        )
+    done = update_notes(ws, source, [NoteUpdate(change.name, change.text, change.metadata) for change in changes])
+    counts = UpdateCounts(source.collection, done.changed, done.unchanged, {})
+    return WriteResult(counts, None, done.written.pending, notes=done.written)
 
 
 def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]) -> dict[str, str]:

@@ -30,6 +30,7 @@ from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_sto
 
 if TYPE_CHECKING:
     from vmrag_link.index.draft import Draft
+    from vmrag_link.ops.documents.note_files import NotesWritten
 
 ATTEMPTS = 3
 
@@ -54,7 +55,7 @@ class WriteResult(NamedTuple, Generic[R]):
 
     `pending`: why the index did not follow; the rows are stored, and the next command catches up.
     `chunks`: how many the index holds of the documents that were put. `versioned` False: they are
-    on this machine alone, on no branch.
+    on this machine alone, on no branch. `notes`: files of a writable source, instead of rows.
     """
 
     report: R
@@ -62,6 +63,7 @@ class WriteResult(NamedTuple, Generic[R]):
     pending: str = ""
     chunks: int = 0
     versioned: bool = True
+    notes: NotesWritten | None = None
 
 
 def writable(ws: Workspace, *, index: bool = True) -> Target:

@@ -95,6 +95,13 @@ def standing(ws: ReadableStore) -> Standing:
     return Standing(seen.at, seen.revision, block, notes)
 
 
+def standing_in_git(ws: Workspace) -> Standing:
+    """Return where the files of a work tree are: at git's HEAD. The knowledge base is not read."""
+    head = plumbing.head(ws.places).commit
+    block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=True)
+    return Standing("", "", block, ())
+
+
 def viewed(ws: ReadableStore, view: View) -> Standing:
     """Where an index that is held open answers from."""
     if isinstance(ws, LocalStore):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -57,24 +57,25 @@ class FileStep(Record, frozen=True):
     change: LoggedChange
 
 
+class LoggedFile(NamedTuple):
+    """A document of a source, and where its file is; or was, if it does not exist."""
+
+    name: DocumentName
+    source: SourceSettings
+    path: str
+    exists: bool
+
+
 class FileHistory:
     """What is asked of a step is read then. `more`: there are older ones."""
 
-    def __init__(
-        self,
-        ws: Workspace,
-        name: DocumentName,
-        source: SourceSettings,
-        path: str,
-        changes: Sequence[LoggedChange],
-        limit: int,
-    ) -> None:
+    def __init__(self, ws: Workspace, file: LoggedFile, changes: Sequence[LoggedChange], limit: int) -> None:
         self._ws = ws
-        self._source = source
-        self._path = path
-        self.name = name
+        self._source = file.source
+        self._path = file.path
+        self.name = file.name
         self.more = len(changes) > limit
-        self.steps = [FileStep(file_commit(name, path, change), change) for change in changes[:limit]]
+        self.steps = [FileStep(file_commit(file.name, file.path, change), change) for change in changes[:limit]]
 
     def diff(self, step: FileStep, detail: Detail) -> WordDiff:
         """What the commit changed of the document, against its first parent."""
@@ -131,18 +132,15 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     found = _find_document(ws, names[-1], reach)
     if found is None:
         return None
-    name, source, path, exists = found
     reached = _reached(ws, reach)
-    changes = file_log.file_log(ws.places, reached, path, limit=limit + 1) if reached else []
-    if not changes and not exists:
+    changes = file_log.file_log(ws.places, reached, found.path, limit=limit + 1) if reached else []
+    if not changes and not found.exists:
         return None  # nothing ever had that name
-    return FileHistory(ws, name, source, path, changes, limit)
+    return FileHistory(ws, found, changes, limit)
 
 
-def _find_document(
-    ws: Workspace, document: str, reach: str | None
-) -> tuple[DocumentName, SourceSettings, str, bool] | None:
-    """Return the document, its source, its path, and whether it exists: it may be deleted."""
+def _find_document(ws: Workspace, document: str, reach: str | None) -> LoggedFile | None:
+    """Return the file that a name means; it may be deleted."""
     from vmrag_link.ops.history import known
 
     end = ranges.parse_range(reach) if reach else None
@@ -150,12 +148,13 @@ def _find_document(
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
         if file and (source := file.tree.source(file.name.collection)):
-            return file.name, source, file.tree.files[file.name.key].path, True
+            return LoggedFile(file.name, source, file.tree.files[file.name.key].path, exists=True)
     for source in ws.sources.configured:
         path = document.removeprefix(f"{source.collection}/")
         if path and path != document:
             name = DocumentName(source.collection, path.removeprefix("/"))
-            return name, source, notes.note_path(source, name.doc_id) if source.write else name.doc_id, False
+            path = notes.note_path(source, name.doc_id) if source.write else name.doc_id
+            return LoggedFile(name, source, path, exists=False)
     return None
 
 

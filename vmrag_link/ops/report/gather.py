@@ -236,6 +236,7 @@ def _report_document(
     """`is_file`: of the code's tree. `most`: characters of the difference that are kept."""
     found = document_diff(change, before, after, with_text=True)
     old_collection, old_id = before.key if before and found.old_name else ("", "")
+    document = after or before
     return ReportedDocument(
         number=number,
         kind=_kind_of(change),
@@ -244,7 +245,7 @@ def _report_document(
         title=found.title,
         old_collection=old_collection,
         old_doc_id=old_id,
-        file=(after or before).source if is_file and (after or before) else "",
+        file=document.source if is_file and document else "",
         words=found.words or Words(),
         characters=Growth(_count_characters(before), _count_characters(after)),
         fields=tuple(map(_field_change, found.fields)),

@@ -14,11 +14,15 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
+from vmrag_link.settings import SourceSettings
 from vmrag_link.settings.keys import CORE
 from vmrag_link.trust import Agreements
 from vmrag_link.workspace import Workspace
 
 Value = str | int | bool
+
+WRITES = "The folder to which `vmrag add`, agents and others write notes as files, and stage them."
+"""What `write: true` of a source does."""
 
 
 class StatedSetting(Record, frozen=True):
@@ -66,13 +70,23 @@ def examine(ws: Workspace) -> TrustReport:
         agreed = agreements.agreed(ws.places, schema) or {}
         last |= agreed
         stated += [
-            StatedSetting(each.name, each.value, each.line, counting(each.name), schema.keys[each.name].doc)
-            for each in here
+            StatedSetting(
+                setting.name, setting.value, setting.line, counting(setting.name), schema.keys[setting.name].doc
+            )
+            if setting.name in schema.keys
+            else StatedSetting(setting.name, setting.value, setting.line, agreed.get(setting.name, ""), WRITES)
+            for setting in here
         ]
+        stated_names = {setting.name for setting in here}
         dropped += [
             DroppedSetting(name, counting(name), schema.keys[name].default)
             for name in agreed
-            if name in schema.keys and all(name != each.name for each in here)
+            if name in schema.keys and name not in stated_names
+        ]
+        dropped += [
+            DroppedSetting(name, "", "")
+            for name in agreed
+            if schema is CORE and name.startswith("sources.") and name not in stated_names
         ]
     agreed_to_all = {each.name: each.value for each in stated} == last
     return TrustReport(
@@ -96,6 +110,19 @@ def agree(ws: Workspace, report: TrustReport) -> None:
             hint=f"unset {env.SETTINGS_FROM}",
         )
     agreements.add(ws.places, {each.name: each.value for each in report.stated})
+    ws.reload_settings()
+
+
+def trust_source(ws: Workspace, source: SourceSettings) -> None:
+    """Trust that exactly this source writes to its folder, beside what is trusted already.
+
+    For a command by which the user wrote `write: true`. If a commit's settings stand for what the
+    user trusts, nothing changes.
+    """
+    if env.value(env.SETTINGS_FROM):
+        return
+    trusted = agreements.agreed(ws.places) or {}
+    agreements.add(ws.places, {**trusted, config.write_setting(source.collection): source.folder})
     ws.reload_settings()
 
 

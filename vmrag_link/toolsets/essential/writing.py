@@ -1,110 +1,219 @@
-"""The tools that write: remember and forget; and where what they wrote stands."""
+"""The tools that write: remember and forget."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.models import LONGEST_TEXT, Record
+from vmrag_link.documents.importing import ImportedDocument
+from vmrag_link.errors import AccessDenied, NoteExists, UsageInvalid, VmragError, quoted
+from vmrag_link.models import LONGEST_TEXT, ChangeCounts, Record
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
-from vmrag_link.ops.documents.drafts import New, new_documents
+from vmrag_link.ops.documents.drafts import New, new_documents, title_of
+from vmrag_link.ops.documents.note_writes import put_notes, remove_notes
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove_named
 from vmrag_link.ops.documents.update import DocumentUpdate, update
+from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.system import stores
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import notes
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
 
 COLLECTION = "notes"
-"""Where a document lands whose name says no collection."""
+"""The stored collection of names without a collection, if there is no writable source."""
+
+Mode = Literal["add", "replace", "append"]
 
 
 class Landing(Record, frozen=True):
-    """Where a change stands: on a KB branch, `uncommitted` in it, and `pinned` by the code's commit
-    or not yet; `then` says how it becomes part of that.
-    """
+    """Where a change is."""
 
     branch: str | None
+    """The KB branch of a stored document; None for a note, which is a file."""
     uncommitted: bool
     pinned: bool
+    """Whether the git commit that is checked out pins the change of a stored document."""
     then: str
+    """How the change becomes part of a git commit."""
 
 
 class RememberResult(ToolResult, frozen=True):
-    """`name`: by which read, remember and forget know it. `was`: what it changed."""
-
     name: str
+    """The name that read, remember and forget accept."""
     was: str
+    """What happened to the document: added, replaced, extended or unchanged."""
     landed: Landing
+    file: Annotated[str | UnsetType, Meta(description="the file of a note")] = UNSET
+    undo: Annotated[str | UnsetType, Meta(description="restores the text that was replaced")] = UNSET
+    commit: Annotated[str | UnsetType, Meta(description="the git commit that holds the note")] = UNSET
 
 
 class ForgetResult(ToolResult, frozen=True):
-    """`undo`: the command that brings the document back."""
-
     name: str
     landed: Landing
-    undo: Annotated[str | UnsetType, Meta(description="it was committed, or its text was kept")] = UNSET
-
-
-Name = Annotated[str, Given("COLLECTION/ID, e.g. decisions/retry-policy; an ID alone lands in notes")]
+    undo: Annotated[str | UnsetType, Meta(description="the command that restores the document")] = UNSET
 
 
 @tool(
-    "W",
-    idempotent=True,
+    "WD",
+    of_files=True,
     includes=("chroma_add_documents", "chroma_update_documents", "chroma_create_collection"),
     same_effect=("chroma_add_documents", "chroma_update_documents"),
 )
 def remember(
-    call: Call, *, name: Name, text: Annotated[str, Given("Markdown; whole: it replaces", longest=LONGEST_TEXT)]
+    call: Call,
+    *,
+    text: Annotated[str, Given("Markdown; the first line or heading is its title", longest=LONGEST_TEXT)],
+    name: Annotated[str, Given("for example decisions/retry-policy; left out: made of the title")] = "",
+    mode: Annotated[Mode, Given("what happens to an existing note; add refuses")] = "add",
+    commit: Annotated[bool, Given("make a git commit of the note, if the user allows it")] = False,
 ) -> RememberResult:
-    """Write down what should be known later and no file says: decisions, reasons, findings. A
-    document of that name is replaced, so search first. Found at once; the answer says how it gets
-    into the next commit.
+    """Store a short note that the user wants to know later and that no file contains: a decision, a
+    reason, a finding. An existing note changes only with mode=replace or mode=append.
     """
-    _refuse_file(call, name)
+    if not text.strip():
+        raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
+    wanted = _document_name(call, name or notes.slug(title_of(text, {})))
+    source = call.ws.sources.writable(wanted.collection)
+    if source is None:
+        return _remember_stored(call, wanted, text, mode)
+    return _remember_note(call, source, wanted, text, mode=mode, commit=commit)
+
+
+def _remember_note(
+    call: Call, source: SourceSettings, wanted: DocumentName, text: str, *, mode: Mode, commit: bool
+) -> RememberResult:
+    if commit:
+        _require_commit_allowed(call, wanted)
+    document = _document(wanted, text if text.endswith("\n") else f"{text}\n")
+    done = put_notes(call.ws, source, [document], "refuse" if mode == "add" else mode, explain=True)
+    outcome.warn_pending(call, done)
+    paths = done.notes.paths if done.notes else ()
+    undo = ""
+    if done.report.changes.modified:
+        kept = bool(done.notes and done.notes.kept)
+        undo = f"vmrag restore --undo {quoted(str(wanted))}" if kept else _restore_committed(paths)
+    made = _commit(call, paths, wanted) if commit and paths else ""
+    then = "`git commit` keeps it." if paths and not made else ""
+    was = _describe_change(done.report.changes, mode)
+    return RememberResult(
+        name=str(wanted),
+        was=was,
+        landed=Landing(None, uncommitted=bool(then), pinned=False, then=then),
+        file=paths[0] if paths else UNSET,
+        undo=undo or UNSET,
+        commit=made or UNSET,
+        message=f"{wanted} is {was}. {then}".strip(),
+    )
+
+
+def _describe_change(changes: ChangeCounts, mode: Mode) -> str:
+    if changes.added:
+        return "added"
+    return ("extended" if mode == "append" else "replaced") if changes.modified else "unchanged"
+
+
+def _document(name: DocumentName, text: str) -> ImportedDocument:
+    [document] = new_documents([New(text, name.doc_id)])
+    return document
+
+
+def _restore_committed(paths: tuple[str, ...]) -> str:
+    return f"git restore --source=HEAD --staged --worktree -- {' '.join(map(quoted, paths))}" if paths else ""
+
+
+def _require_commit_allowed(call: Call, name: DocumentName) -> None:
+    """Raise `AccessDenied`, which lets the server ask the user, unless a commit is allowed."""
+    allowed = call.ws.config.mcp.commit
+    key = f"commit {name}"
+    if allowed == "ask" and key not in call.agreed:
+        raise AccessDenied(
+            f"an agent may commit the note {name} only if the user agrees.",
+            hint="Call again without commit, then ask the user to run: git commit",
+            ask=True,
+            commit=key,
+            otherwise={"commit": False},
+        )
+    if allowed == "off":
+        raise AccessDenied(
+            "agents may not make git commits here (mcp.commit: off).",
+            hint="Call again without commit, then ask the user to run: git commit",
+            otherwise={"commit": False},
+        )
+
+
+def _commit(call: Call, paths: tuple[str, ...], name: DocumentName) -> str:
+    from vmrag_link.ops.documents.note_commit import commit_notes
+
+    try:
+        return commit_notes(call.ws, paths, f"Note {name.doc_id} (remember)").commit[:12]
+    except VmragError as error:  # the note is written
+        call.warn("NOT_COMMITTED", error.sentence)
+        return ""
+
+
+def _remember_stored(call: Call, wanted: DocumentName, text: str, mode: Mode) -> RememberResult:
     ws, at = call.ws, call.standing().at
-    if document_names.candidates(ws.engine, at, name):
-        found = document_names.find(ws.engine, [at], name)
-        stores.require_versioned(ws, found.collection, [found.doc_id])
-        done = update(ws, found.collection, [DocumentUpdate(found.doc_id, text)])
+    stores.require_versioned(ws, wanted.collection, [wanted.doc_id])
+    present = ws.engine.document(at, wanted.collection, wanted.doc_id)
+    undo = ""
+    if present and mode == "add":
+        raise NoteExists(
+            f"the document {wanted} exists. Its text is:\n{present.content[:SHOWN].rstrip()}",
+            hint="mode=replace, mode=append, or another name",
+            ids=[wanted.doc_id],
+            name=str(wanted),
+            text=present.content[:SHOWN],
+        )
+    if present:
+        before = present.content
+        joint = "" if before.endswith("\n") else "\n"
+        whole = f"{before}{joint}{text}" if mode == "append" else text
+        done = update(ws, wanted.collection, [DocumentUpdate(wanted.doc_id, whole)])
         call.pending(done.pending)
-        was = "replaced" if done.report.ids else "unchanged"
+        was = _describe_change(ChangeCounts(modified=len(done.report.ids)), mode)
+        undo = f"vmrag restore --source {ws.revision()} {quoted(str(wanted))}" if done.report.ids else ""
     else:
-        found, was = _new_name(name), "added"
-        stores.require_versioned(ws, found.collection, [found.doc_id])
-        document = new_documents([New(text, found.doc_id)])
-        call.pending(put(ws, PutRequest(found.collection, document, create=True, embed_first=True)).pending)
-    landed = _landing(call, found)
-    return RememberResult(name=str(found), was=was, landed=landed, message=f"{found} is {was}. {landed.then}".strip())
+        document = _document(wanted, text)
+        call.pending(put(ws, PutRequest(wanted.collection, [document], create=True, embed_first=True)).pending)
+        was = "added"
+    landed = _landing(call, wanted)
+    message = f"{wanted} is {was}. {landed.then}".strip()
+    return RememberResult(name=str(wanted), was=was, landed=landed, undo=undo or UNSET, message=message)
 
 
-def _new_name(name: str) -> DocumentName:
-    collection, slash, doc_id = name.partition("/")
-    return DocumentName(collection, doc_id) if slash else DocumentName(COLLECTION, name)
+SHOWN = 1000
+"""Characters of the present text that a refusal shows."""
 
 
-@tool("WD", includes=("chroma_delete_documents",), same_effect=("chroma_delete_documents",))
-def forget(call: Call, *, name: Annotated[str, Given("COLLECTION/ID of one document")]) -> ForgetResult:
-    """Delete one document that is wrong or outdated; where only a part is, remember replaces it.
-    The answer says how it comes back.
+@tool("WD", of_files=True, includes=("chroma_delete_documents",), same_effect=("chroma_delete_documents",))
+def forget(call: Call, *, name: Annotated[str, Given("of one note or stored document")]) -> ForgetResult:
+    """Delete one note that is wrong or outdated. Files of the project are deleted with git instead.
+    The answer contains how to restore it.
     """
-    _refuse_file(call, name)
-    ws, at = call.ws, call.standing().at
-    found = document_names.find(ws.engine, [at], name)
+    wanted = _document_name(call, name)
+    ws = call.ws
+    if source := ws.sources.writable(wanted.collection):
+        return _forget_note(call, source, wanted)
+    at = call.standing().at
+    found = document_names.find(ws.engine, [at], str(wanted) if "/" in name else name)
     stores.require_versioned(ws, found.collection, [found.doc_id])
     done = remove_named(ws, [found.doc_id], within=found.collection, confirmed=True)
-    source = done.report.kept or ws.revision()
+    restored = done.report.kept or ws.revision()
     undo = (
-        "" if done.report.unsaved and not done.report.kept else f"vmrag restore --source {source} {quoted(str(found))}"
+        ""
+        if done.report.unsaved and not done.report.kept
+        else f"vmrag restore --source {restored} {quoted(str(found))}"
     )
     landed = _landing(call, found)
     return ForgetResult(
@@ -112,30 +221,52 @@ def forget(call: Call, *, name: Annotated[str, Given("COLLECTION/ID of one docum
     )
 
 
-def _refuse_file(call: Call, name: str) -> None:
-    """Raises `SourceReadOnly` for a file, whose text is not stored."""
+def _forget_note(call: Call, source: SourceSettings, wanted: DocumentName) -> ForgetResult:
+    written = remove_notes(call.ws, source, [wanted.doc_id])
+    outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
+    undo = f"vmrag restore --undo {quoted(str(wanted))}" if written.kept else _restore_committed(written.paths)
+    landed = Landing(None, uncommitted=True, pinned=False, then="`git commit` keeps the deletion.")
+    return ForgetResult(name=str(wanted), landed=landed, undo=undo, message=f"{wanted} is deleted. {landed.then}")
+
+
+def _document_name(call: Call, name: str) -> DocumentName:
+    """Return the document that a name means.
+
+    If its first part names no collection, the whole name is an id in the first writable source, or
+    else in the stored collection `notes`. Raises `SourceReadOnly` for a file of another source.
+    """
     if name.strip("/") != name or not name.strip():
         raise UsageInvalid(f"{name!r:.80} names no document.", hint="name=decisions/retry-policy", parameter="name")
-    if not call.ws.sources.configured:
-        return
-    file = listing.show_file(call.ws, name) if ":" not in name else None
-    if file:
+    ws = call.ws
+    configured = ws.sources.configured
+    collection, slash, doc_id = name.partition("/")
+    existing = {*(source.collection for source in configured), *ws.stored_collections()}
+    wanted = DocumentName(collection, doc_id) if slash and collection in existing else None
+    first = ws.sources.writable()
+    if wanted is None:
+        wanted = DocumentName(first.collection if first else COLLECTION, name)
+    if ws.sources.writable(wanted.collection) or not configured:
+        return wanted
+    if wanted.collection in {source.collection for source in configured} - {*ws.stored_collections()}:
+        raise source_read_only(wanted.collection, wanted.doc_id)
+    file = listing.show_file(ws, name) if ":" not in name else None
+    if file and not ws.sources.writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
+    return wanted
 
 
 def _landing(call: Call, name: DocumentName) -> Landing:
-    """Where the knowledge base stands now, and whether this document differs there."""
+    """Return where the knowledge base is now, and whether this document differs there."""
     ws = call.ws
     call.stands(standing(ws))
-    target = ws.target()
-    branch = target.kb_branch
+    branch = ws.target().kb_branch
     differs = False
     if branch and branch.dirty:
         found = ws.engine.diff_headers(branch.head, ws.at()).documents
-        differs = any(each.key == name.key for each in found)
+        differs = any(change.key == name.key for change in found)
     if ws.config.mcp.auto_commit == "write":  # when this answer is made; a warning tells of failure
-        then = "It is committed with this call, and the next `git commit` takes the staged pin along."
+        then = "It is committed with this call, and the next `git commit` also commits the staged pin."
         return Landing(branch.name if branch else None, False, not differs, then if differs else "")
     keep = call.worded("dolt_commit") or "`vmrag commit -m MESSAGE` (or the toolset dolt)"
-    then = f"{keep} makes a revision of it and stages the pin, which the next `git commit` takes along."
+    then = f"{keep} makes a revision of it and stages the pin, which the next `git commit` commits."
     return Landing(branch.name if branch else None, differs, not differs, then if differs else "")

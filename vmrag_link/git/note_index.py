@@ -1,0 +1,70 @@
+"""Questions to git about files that are about to be written: ignored, unmerged, attributes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from vmrag_link.git.run import demand, failure, git
+from vmrag_link.paths import Places
+
+_OFFLINE = ("-c", "core.fsmonitor=false", "--no-optional-locks")
+_ID_LINE = "^[\"']?id[\"']?[[:space:]]*:"
+
+
+def files_with_id(places: Places, folder: str) -> list[str]:
+    """Return the files below a folder with a line that begins with `id:`, untracked ones as well.
+
+    Raises `GitFailed`.
+    """
+    options = ("grep", "--untracked", "--no-recurse-submodules", "-l", "-z", "-I", "-E", "-e", _ID_LINE, "--", folder)
+    done = git(places, *_OFFLINE, "--literal-pathspecs", *options)
+    if done.returncode > 1:
+        raise failure(options, done)
+    return sorted(os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
+
+
+def unmerged_files(places: Places) -> list[str]:
+    """Return the files that a merge left in conflict in git's index. Raises `GitFailed`."""
+    entries = demand(places, *_OFFLINE, "ls-files", "--unmerged", "-z").stdout.split(b"\0")
+    return [*dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry)]
+
+
+def ignored_files(places: Places, paths: Sequence[str]) -> list[str]:
+    """Return the files that git ignores and does not track. Raises `GitFailed`."""
+    if not paths:
+        return []
+    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    done = git(places, *_OFFLINE, "check-ignore", "-z", "--stdin", stdin=names)
+    if done.returncode > 1:
+        raise failure(("check-ignore",), done)
+    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+
+def attributes_of(places: Places, paths: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str | bool]]:
+    """Return the attributes of files that are set or unset, by path. Raises `GitFailed`."""
+    stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    parts = demand(places, *_OFFLINE, "check-attr", "-z", "--stdin", *names, stdin=stdin).stdout.split(b"\0")
+    values: dict[str, dict[str, str | bool]] = {path: {} for path in paths}
+    for path, name, value in zip(parts[0::3], parts[1::3], parts[2::3], strict=False):
+        if value != b"unspecified":
+            text = os.fsdecode(value)
+            values[os.fsdecode(path)][os.fsdecode(name)] = {"set": True, "unset": False}.get(text, text)
+    return values
+
+
+def blobs_at(places: Places, commit: str, paths: Sequence[str]) -> dict[str, str]:
+    """Return the blobs of files in a commit, by path. Raises `GitFailed`."""
+    entries = demand(places, "--literal-pathspecs", "ls-tree", "-z", commit, "--", *paths).stdout.split(b"\0")
+    pairs = (entry.partition(b"\t") for entry in entries if entry)
+    return {os.fsdecode(path): about.split()[2].decode() for about, _, path in pairs}
+
+
+def is_checked_out(places: Places, folder: str) -> bool:
+    """Return whether a sparse checkout has a folder, as far as git's index shows it.
+
+    A folder without tracked files counts as left out, unless it exists. Raises `GitFailed`.
+    """
+    entries = demand(places, *_OFFLINE, "--literal-pathspecs", "ls-files", "-t", "-z", "--", folder).stdout.split(b"\0")
+    marks = {entry[:1] for entry in entries if entry}
+    return b"S" not in marks and (bool(marks) or (places.top / folder).is_dir())

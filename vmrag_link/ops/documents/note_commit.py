@@ -1,0 +1,40 @@
+"""Commit notes with git, and nothing else that is staged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link.errors import GitFailed, UsageInvalid, quoted
+from vmrag_link.git import plumbing
+from vmrag_link.git.run import git
+from vmrag_link.models import Record
+from vmrag_link.workspace import Workspace
+
+IDENTITY_HINT = 'git config user.name "NAME"; git config user.email EMAIL'
+
+
+class NoteCommit(Record, frozen=True):
+    """A git commit that holds notes alone."""
+
+    commit: str
+    message: str
+    paths: tuple[str, ...]
+
+
+def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommit:
+    """Commit these files as they are, by `git commit --only`, which runs the hooks of the user.
+
+    What else is staged stays staged. Raises `GitFailed` with the command that repeats the commit;
+    the notes are written and staged all the same.
+    """
+    if not message.strip():
+        raise UsageInvalid("the commit message is empty.", hint="Give the note a title")
+    files = " ".join(map(quoted, paths))
+    command = f"git commit -m {quoted(message)} --only -- {files}"
+    if plumbing.configured_identity(ws.places) is None:
+        raise GitFailed("git does not know who you are, so the note is not committed.", hint=IDENTITY_HINT)
+    done = git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
+    if done.returncode != 0:
+        raise GitFailed(f"the note is written, but not committed: {done.failure}", hint=command)
+    commit = plumbing.head(ws.places).commit or ""
+    return NoteCommit(commit, message, tuple(paths))

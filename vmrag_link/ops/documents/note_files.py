@@ -1,0 +1,321 @@
+"""Write notes: Markdown files of a writable source.
+
+A change is planned under a lock of the work tree, checked as a whole, and then made file by file: a
+temporary file, fsync, rename, and one `git update-index` for all. A kill leaves the old or the new
+file. What git does not have is kept by `undo` before it is replaced or deleted.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vmrag_link import locks
+from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.documents.export_paths import Folder, InTheWay
+from vmrag_link.errors import (
+    ContentRefused,
+    FileFailed,
+    GitBusy,
+    GitFailed,
+    LimitExceeded,
+    SourceReadOnly,
+    file_failures,
+    quoted,
+)
+from vmrag_link.git import configuration, note_index, plumbing
+from vmrag_link.git.objects import blob_name
+from vmrag_link.models import Record
+from vmrag_link.ops.documents import undo
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import attributes, notes, rules
+from vmrag_link.sources.attributes import ENCODING
+from vmrag_link.sources.notes import NoteText
+from vmrag_link.sources.readable import as_text
+from vmrag_link.sources.secrets import find_secret
+from vmrag_link.workspace import Workspace
+
+
+class NoteFile(NamedTuple):
+    """A note as its file is now."""
+
+    doc_id: str
+    path: str
+    data: bytes
+    text: NoteText
+
+
+class NoteChange(NamedTuple):
+    """A change of a file. `before` is None for a new one, `after` for a deletion."""
+
+    doc_id: str
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+
+class NotesWritten(Record, frozen=True):
+    """Files of notes that were written or deleted."""
+
+    paths: tuple[str, ...] = ()
+    """From the top of the repository."""
+    kept: tuple[str, ...] = ()
+    """Ids of notes whose former text git does not have. `vmrag restore --undo` restores it."""
+    pending: str = ""
+    """Why git's index does not have the files yet; empty if it does."""
+
+
+Plan = Callable[["NoteFolder"], Sequence[NoteChange]]
+
+
+class NoteFolder:
+    """The files of one writable source in a work tree. Links below the top are never followed."""
+
+    def __init__(self, ws: Workspace, source: SourceSettings) -> None:
+        self.source = source
+        self._ws = ws
+        self._files = Folder(ws.places.top)
+        self._claims: dict[str, str] | None = None
+
+    def find(self, doc_id: str) -> NoteFile | None:
+        """Return the note of this id, or None. Raises `FileFailed`, `SourceReadOnly` for links."""
+        for path in self._candidates(doc_id):
+            note = self._read(path, doc_id)
+            if note and note.doc_id == doc_id:
+                return note
+        path = next((path for path, claim in self._claimed_ids().items() if claim == doc_id), "")
+        return self._read(path, doc_id) if path else None
+
+    def change(self, doc_id: str, metadata: Mapping[str, Any], content: str, before: NoteFile | None) -> NoteChange:
+        """Return the change to this text. Raises `ContentRefused`, `LimitExceeded`."""
+        if not content.strip():
+            raise ContentRefused(f"the note {doc_id!r} has no text.", hint="Write some text", doc_id=doc_id)
+        path = before.path if before else self._free_path(doc_id)
+        if before and before.text.metadata == metadata and before.text.block:
+            text = before.text.block + content  # front matter stays as a person wrote it
+        else:
+            text = notes.render(self.source, path, doc_id, metadata, content)
+        after, most = text.encode(), self._ws.config.sources_max_bytes
+        if len(after) > most:
+            raise LimitExceeded(
+                f"the note {doc_id!r} has {len(after):,} bytes. At most {most:,} are read.",
+                hint="Split it, or store it: vmrag add --collection NAME",
+                doc_id=doc_id,
+            )
+        return NoteChange(doc_id, path, before.data if before else None, after)
+
+    def remove(self, note: NoteFile) -> NoteChange:
+        """Return the change that deletes a note."""
+        return NoteChange(note.doc_id, note.path, note.data, None)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, or None. Raises `FileFailed`, `SourceReadOnly`."""
+        try:
+            with file_failures():
+                return self._files.read(path.split("/"), self._ws.config.sources_max_bytes + 1)
+        except InTheWay as error:
+            raise _link_in_the_way(path) from error
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
+    def apply(self, change: NoteChange) -> None:
+        """Write or delete one file. Raises `FileFailed`, `SourceReadOnly`."""
+        parts = change.path.split("/")
+        try:
+            with file_failures():
+                if change.after is None:
+                    self._files.remove(parts, keep=len(self.source.folder.split("/")))
+                else:
+                    self._files.write(parts, change.after, durable=True)
+        except InTheWay as error:
+            raise _link_in_the_way(change.path) from error
+        except OSError as error:
+            raise FileFailed(
+                f"cannot write {change.path}: {error.strerror}.",
+                hint=f"Check that {posixpath.dirname(change.path)} is a folder that you may write",
+                path=change.path,
+            ) from error
+
+    def _candidates(self, doc_id: str) -> Iterable[str]:
+        """Return where a note of this id is by the rules for names."""
+        named = [notes.natural_path(self.source, doc_id), notes.hashed_path(self.source, doc_id)]
+        if rules.is_named(self.source, doc_id):  # the id of a note whose own id another one has
+            named.append(doc_id)
+        if posixpath.splitext(doc_id)[1]:
+            named.append(f"{self.source.folder}/{doc_id}")  # a file of another format
+        return [path for path in named if path and rules.is_named(self.source, path)]
+
+    def _read(self, path: str, doc_id: str) -> NoteFile | None:
+        data = self.read(path)
+        if data is None:
+            return None
+        try:
+            whole = as_text(data)
+            claim = notes.claimed_id(whole)
+            found = doc_id if doc_id == path else claim or notes.path_id(self.source.folder, path)
+            return NoteFile(found, path, data, notes.parse(whole, found))
+        except ContentUnreadable as error:
+            raise FileFailed(
+                f"cannot read the note {path}: it {error}.", hint=f"Edit the file {quoted(path)}", path=path
+            ) from None
+
+    def _claimed_ids(self) -> dict[str, str]:
+        """Return the ids in front matter, by path. One git process finds the files."""
+        if self._claims is None:
+            paths = note_index.files_with_id(self._ws.places, self.source.folder)
+            texts = {path: self.read(path) for path in paths if rules.is_named(self.source, path)}
+            self._claims = {path: notes.claimed_id(_decoded(data)) for path, data in texts.items() if data}
+        return self._claims
+
+    def _free_path(self, doc_id: str) -> str:
+        """Return where a new note of this id is written."""
+        natural = notes.natural_path(self.source, doc_id)
+        return natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
+
+    def _is_taken(self, path: str) -> bool:
+        """Return whether a file system may take another file for this one, or cannot have it."""
+        parts = path.split("/")
+        for depth in range(len(self.source.folder.split("/")), len(parts)):
+            wanted, last = parts[depth], depth == len(parts) - 1
+            for name in self._files.names(parts[:depth]):
+                if name != wanted and rules.folded(name) == rules.folded(wanted):
+                    return True
+                if name == wanted and (last or not self._is_folder(parts[: depth + 1])):
+                    return True
+        return False
+
+    def _is_folder(self, parts: Sequence[str]) -> bool:
+        path = self._ws.places.top.joinpath(*parts)
+        return path.is_dir() and not path.is_symlink()
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return as_text(data)
+    except ContentUnreadable:
+        return ""
+
+
+# -- the change
+
+
+def change_notes(ws: Workspace, source: SourceSettings, plan: Plan, *, allow_secret: bool = False) -> NotesWritten:
+    """Make the planned changes of notes, in the order of the plan, and stage them.
+
+    Raises `SourceReadOnly` for a source that is not trusted, or for files that must not be written;
+    `GitBusy` during a rebase, a bisect or a merge; and what `plan` raises. Then nothing is written.
+    """
+    require_trust(ws, source)
+    with locks.exclusive(ws.places.own / "notes.lock", purpose="write a note", timeout=ws.lock_timeout):
+        _refuse_git_operation(ws)
+        folder = NoteFolder(ws, source)
+        changes = [change for change in plan(folder) if change.after != change.before]
+        if not changes:
+            return NotesWritten()
+        _refuse_unwritable(ws, source, changes)
+        if not allow_secret:
+            _refuse_secrets(changes)
+        kept = _keep_for_undo(ws, source, changes)
+        for change in changes:
+            folder.apply(change)
+        paths = [change.path for change in changes]
+        return NotesWritten(tuple(paths), kept, _stage(ws, paths))
+
+
+def require_trust(ws: Workspace, source: SourceSettings) -> None:
+    """Raise `SourceReadOnly` unless the user trusts that vmrag writes to this folder."""
+    if not ws.settings.loaded.may_write(source):
+        raise SourceReadOnly(
+            f"the source {source.collection!r} may write files to {source.folder}/, which you have not trusted.",
+            hint="vmrag trust",
+            collection_name=source.collection,
+        )
+
+
+def _refuse_git_operation(ws: Workspace) -> None:
+    operation = plumbing.busy(ws.places)
+    if operation:
+        raise GitBusy(
+            f"a {operation} is in progress, and no note is written until it ends.",
+            hint=plumbing.busy_hint(operation),
+            operation=operation,
+        )
+    if unmerged := note_index.unmerged_files(ws.places):
+        raise GitBusy(
+            f"git's index has unmerged files, such as {unmerged[0]}, and no note is written until they are resolved.",
+            hint="git status",
+            operation="merge",
+        )
+
+
+def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[NoteChange]) -> None:
+    """Raise `SourceReadOnly` for files that the source would not read or git would not track."""
+    written = [change.path for change in changes if change.after is not None]
+    for change in changes:
+        if change.after is not None and not rules.is_named(source, change.path):
+            raise _refusal(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
+    if ignored := note_index.ignored_files(ws.places, written):
+        raise _refusal(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
+    stated = note_index.attributes_of(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
+    for path, values in stated.items():
+        flaw = rules.flaw_of_attributes(values) or ("has another encoding than UTF-8" if ENCODING in values else "")
+        if flaw:
+            raise _refusal(path, f"it {flaw}", f"git check-attr -a {quoted(path)}")
+    settings = dict(configuration.entries(ws.places))
+    if settings.get("core.sparsecheckout") == "true" and not note_index.is_checked_out(ws.places, source.folder):
+        raise _refusal(
+            written[0] if written else changes[0].path,
+            "this sparse checkout leaves its folder out",
+            f"git sparse-checkout add {quoted(source.folder)}",
+        )
+
+
+def _refuse_secrets(changes: Sequence[NoteChange]) -> None:
+    for change in changes:
+        kind = find_secret(change.after.decode()) if change.after else ""
+        if kind and (change.before is None or find_secret(change.before.decode(errors="replace")) != kind):
+            raise ContentRefused(
+                f"the note {change.doc_id!r} contains {kind}, and a note ends in git.",
+                hint="Leave it out. If it is no secret: vmrag add --allow-secret",
+                doc_id=change.doc_id,
+            )
+
+
+def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[NoteChange]) -> tuple[str, ...]:
+    """Keep the present texts that no commit has. Return the ids of these notes."""
+    before = [change for change in changes if change.before is not None]
+    if not before:
+        return ()
+    head = plumbing.head(ws.places).commit
+    committed = note_index.blobs_at(ws.places, head, [change.path for change in before]) if head else {}
+    kept = []
+    for change in before:
+        data = change.before or b""
+        blob = committed.get(change.path, "")
+        forms = {data, data.replace(b"\r\n", b"\n")}
+        if not blob or blob not in {blob_name(form, like=blob) for form in forms}:
+            undo.keep(ws.places, undo.KeptNote(source.collection, change.doc_id, change.path, data))
+            kept.append(change.doc_id)
+    return tuple(kept)
+
+
+def _stage(ws: Workspace, paths: Sequence[str]) -> str:
+    command = f"git add -A -- {' '.join(map(quoted, paths[:3]))}"
+    try:
+        staged = plumbing.stage_files(ws.places, paths)
+    except GitFailed as error:
+        return f"The note is written, but git could not stage it: {error.message} To stage it, run: {command}"
+    return "" if staged else f"The note is written. Another git command holds the index, so run: {command}"
+
+
+def _refusal(path: str, why: str, hint: str) -> SourceReadOnly:
+    return SourceReadOnly(f"cannot write {path}: {why}.", hint=hint, path=path)
+
+
+def _link_in_the_way(path: str) -> SourceReadOnly:
+    return _refusal(path, "a link, or something that is no regular file, is in its path", f"ls -ld {quoted(path)}")
+
+
+def _unreadable(path: str, error: OSError) -> FileFailed:
+    return FileFailed(f"cannot read {path}: {error.strerror}.", hint=f"ls -l {quoted(path)}", path=path)

@@ -1,0 +1,165 @@
+"""Add, change and delete documents of a writable source: the counterparts of `put`, `update` and
+`remove` for notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from vmrag_link.conversion.reading import text_title
+from vmrag_link.documents.importing import ImportedDocument
+from vmrag_link.errors import DocumentMissing, NoteExists, nearest, quoted
+from vmrag_link.models import ChangeCounts
+from vmrag_link.ops.documents.drafts import refused_ids, stated_title
+from vmrag_link.ops.documents.import_reports import PutCounts
+from vmrag_link.ops.documents.note_files import (
+    NoteChange,
+    NoteFile,
+    NoteFolder,
+    NotesWritten,
+    change_notes,
+)
+from vmrag_link.ops.documents.writing import WriteResult
+from vmrag_link.settings import SourceSettings
+from vmrag_link.workspace import Workspace
+
+WhenExists = Literal["refuse", "replace", "append"]
+SHOWN_TEXT = 1000
+"""Characters of the present text that a refusal shows."""
+
+
+def put_notes(
+    ws: Workspace,
+    source: SourceSettings,
+    documents: Sequence[ImportedDocument],
+    existing: WhenExists,
+    *,
+    explain: bool = False,
+    allow_secret: bool = False,
+) -> WriteResult[PutCounts]:
+    """Write new notes, and replace or extend existing ones.
+
+    Raises `DocumentExists` for existing ids if they are to be refused; with `explain` it is
+    `NoteExists`, with the present text. Raises `ContentRefused`, and as `change_notes`.
+    """
+    counts = {"added": 0, "modified": 0}
+
+    def plan(folder: NoteFolder) -> list[NoteChange]:
+        present = {document.doc_id: folder.find(document.doc_id) for document in documents}
+        taken = [doc_id for doc_id, note in present.items() if note]
+        if taken and existing == "refuse":
+            note = present[taken[0]]
+            raise (
+                _note_exists(source, note)
+                if explain and note
+                else refused_ids(taken, f"are in collection {source.collection!r} already")
+            )
+        changes = [_put(folder, document, present[document.doc_id], existing) for document in documents]
+        counts["added"] = sum(change.before is None for change in changes)
+        counts["modified"] = sum(change.before not in (None, change.after) for change in changes)
+        return changes
+
+    written = change_notes(ws, source, plan, allow_secret=allow_secret)
+    changes = ChangeCounts(added=counts["added"], modified=counts["modified"], removed=0)
+    unchanged = len(documents) - changes.total
+    report = PutCounts(source.collection, False, changes, unchanged)
+    return WriteResult(report, None, written.pending, chunks=len(documents), notes=written)
+
+
+def _put(folder: NoteFolder, document: ImportedDocument, present: NoteFile | None, existing: WhenExists) -> NoteChange:
+    metadata = _metadata_of(document)
+    if present and existing == "append":
+        before = present.text.content
+        joint = "" if not before or before.endswith("\n") else "\n"
+        return folder.change(
+            document.doc_id, {**present.text.metadata, **metadata}, before + joint + document.content, present
+        )
+    return folder.change(document.doc_id, metadata, document.content, present)
+
+
+def _metadata_of(document: ImportedDocument) -> dict[str, Any]:
+    """Return the front matter of a document: metadata, and the title if the text has another."""
+    metadata: dict[str, Any] = msgspec.json.decode(document.metadata)
+    derived = stated_title(metadata) or text_title(document.content)
+    if document.title and document.title != derived:
+        return {"title": document.title, **{key: value for key, value in metadata.items() if key != "title"}}
+    return metadata
+
+
+class NoteUpdate(NamedTuple):
+    """What becomes of a note; None leaves that part alone."""
+
+    doc_id: str
+    text: str | None
+    metadata: Mapping[str, Any] | None
+
+
+class UpdatedNotes(NamedTuple):
+    """Ids of notes that got another text or metadata, and of those that had it already."""
+
+    changed: list[str]
+    unchanged: list[str]
+    written: NotesWritten
+
+
+def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUpdate]) -> UpdatedNotes:
+    """Change texts and metadata of notes. All of them exist, or nothing is written.
+
+    Raises `DocumentMissing`, `ContentRefused`, and as `change_notes`.
+    """
+    changed: list[str] = []
+
+    def plan(folder: NoteFolder) -> list[NoteChange]:
+        found = {update.doc_id: _require(ws, folder, update.doc_id) for update in updates}
+        texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in found.items()}
+        for doc_id, text, metadata in updates:
+            before, content = texts[doc_id]
+            texts[doc_id] = (before if metadata is None else dict(metadata), content if text is None else text)
+        planned = [folder.change(doc_id, *texts[doc_id], note) for doc_id, note in found.items()]
+        changed[:] = [change.doc_id for change in planned if change.after != change.before]
+        return planned
+
+    written = change_notes(ws, source, plan)
+    ids = dict.fromkeys(update.doc_id for update in updates)
+    return UpdatedNotes(changed, [doc_id for doc_id in ids if doc_id not in changed], written)
+
+
+def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
+    """Delete notes that exist. Raises `DocumentMissing`, and as `change_notes`."""
+    return change_notes(
+        ws, source, lambda folder: [folder.remove(_require(ws, folder, doc_id)) for doc_id in dict.fromkeys(ids)]
+    )
+
+
+def _require(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
+    note = folder.find(doc_id)
+    if note:
+        return note
+    from vmrag_link.workspace import source_tree
+
+    name = folder.source.collection
+    tree = source_tree.in_work_tree(ws)
+    near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
+    raise DocumentMissing(
+        f"no note {doc_id!r} in {name!r}." + (f" Is it {near!r}?" if near else ""),
+        hint=f"vmrag list --collection {quoted(name)}",
+        collection_name=name,
+        doc_id=doc_id,
+        ids=[doc_id],
+    )
+
+
+def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
+    text = note.text.content
+    more = " …" if len(text) > SHOWN_TEXT else ""
+    name = f"{source.collection}/{note.doc_id}"
+    return NoteExists(
+        f"the note {name} exists. Its text is:\n{text[:SHOWN_TEXT].rstrip()}{more}",
+        hint="Replace it, add to it (append), or use another name",
+        ids=[note.doc_id],
+        name=name,
+        text=text[:SHOWN_TEXT],
+    )

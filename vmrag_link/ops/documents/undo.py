@@ -1,0 +1,66 @@
+"""Texts of notes that were replaced or deleted before git had them, kept so that they can be
+restored: for 30 days, and 100 MB in all.
+
+    .git/vmrag/undo/<time in ns>-<random>    a `KeptNote`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link.models import Record
+from vmrag_link.paths import Places, write_atomically
+
+KEEP_NS = 30 * 24 * 3600 * 1_000_000_000
+KEEP_BYTES = 100_000_000
+
+
+class KeptNote(Record, frozen=True):
+    """A file of a note, as it was before a command replaced or deleted it."""
+
+    collection: str
+    doc_id: str
+    path: str
+    """From the top of the repository."""
+    data: bytes
+
+
+def keep(places: Places, note: KeptNote) -> None:
+    """Keep a text. It survives a power cut. Raises `OSError`."""
+    name = f"{time.time_ns():020d}-{os.urandom(4).hex()}"
+    write_atomically(_folder(places) / name, msgspec.msgpack.encode(note))
+    _prune(places)
+
+
+def kept_notes(places: Places) -> Iterator[tuple[Path, KeptNote]]:
+    """Yield what is kept, newest first. A damaged file is left out."""
+    for path in _files(places):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            yield path, msgspec.msgpack.decode(path.read_bytes(), type=KeptNote)
+
+
+def _folder(places: Places) -> Path:
+    return places.shared / "undo"
+
+
+def _files(places: Places) -> list[Path]:
+    try:
+        return sorted((path for path in _folder(places).iterdir() if path.name[:1].isdigit()), reverse=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _prune(places: Places) -> None:
+    """Delete what is too old or too much. Other processes may delete the same files."""
+    oldest, size = time.time_ns() - KEEP_NS, 0
+    for path in _files(places):
+        with contextlib.suppress(OSError, ValueError):
+            size += path.stat().st_size
+            if size > KEEP_BYTES or int(path.name.partition("-")[0]) < oldest:
+                path.unlink()
