@@ -4,6 +4,7 @@ there, in which everything else stays byte for byte, and docs/configuration.md.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -235,12 +236,15 @@ def with_value(data: bytes, key: str, value: str) -> bytes:
 
 
 def with_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
-    """The file with these sources at its end. Raises `ConfigInvalid` for a file that cannot be
-    read, that states sources, or to which they cannot be appended.
+    """Return the file with these sources, after those that it states, or at its end.
+
+    Raises `ConfigInvalid` for a file that cannot be read, or to which they cannot be added.
     """
     if not sources:
         return data
     before = settings_file.read(data, CONFIG_NAME)
+    if any(entry.key == _SOURCES for entry in before):
+        return functools.reduce(with_source, sources, data)
     section = sources_section(sources)
     apart = "\n" if data.strip() else ""
     changed = _append(data.decode(), apart + section.rstrip("\n")).encode()

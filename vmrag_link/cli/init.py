@@ -31,6 +31,7 @@ _SHOWN_ENDINGS = 6
 @vmrag_command("init")
 @click.option("--knowledge-base", "with_base", is_flag=True, help="Also start a knowledge base for stored documents.")
 @click.option("--no-sources", is_flag=True, help="Do not add sources to .vmrag.yaml.")
+@click.option("--no-notes", is_flag=True, help="Do not add a source for notes to .vmrag.yaml.")
 @click.option("--no-hooks", is_flag=True, help="Do not install the git hooks of a knowledge base.")
 @click.option(
     "--engine",
@@ -59,6 +60,7 @@ def command(
     *,
     with_base: bool,
     no_sources: bool,
+    no_notes: bool,
     no_hooks: bool,
     engine: EngineName | None,
     empty: bool,
@@ -89,7 +91,7 @@ def command(
             base = start_knowledge_base(ws, new=new, engine=engine, choose=_make_choice(invocation, empty=empty))
             has_new_hooks, hook_lines = new_knowledge_base.set_up_hooks(ws, wanted=not no_hooks)
             lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
-        report = operation.init(ws, with_sources=not no_sources)
+        report = operation.init(ws, with_sources=not no_sources, with_notes=not (no_notes or no_sources))
         if base and not (base.written or base.cloned or has_new_hooks or report.written):
             raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
         if not base and not report.written:
@@ -106,9 +108,10 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
     for source in report.sources:
         files = plural(sum(source.files.values()), "file")
         yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)})"
+    yield from _describe_notes(report)
     if report.sources and report.uncovered:
         yield f"In no source: {_list_endings(report.uncovered)}"
-    if report.written and not report.sources and not report.staged:
+    if report.written and not (report.sources or report.notes) and not report.staged:
         yield f"Wrote {CONFIG_NAME}"
     if report.staged:
         yield f"Wrote and staged {CONFIG_NAME}"
@@ -116,8 +119,18 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
         yield f"Wrote {CONFIG_NAME}. Another git command holds the index, so run: git add {CONFIG_NAME}"
     elif report.ignored:
         yield f"Wrote {CONFIG_NAME}, which git ignores: it applies to this working tree only."
-    elif report.written and report.sources:
+    elif report.written and (report.sources or report.notes):
         yield f"Changed {CONFIG_NAME}. You wrote this file, so run: git add {CONFIG_NAME}"
+
+
+def _describe_notes(report: InitReport) -> Iterator[str]:
+    if report.notes:
+        yield f"Added the source notes, for what you or agents write down: {report.notes}/"
+    if report.no_notes == "stored":
+        yield "Added no source for notes, because the knowledge base stores a collection of that name."
+        yield "hint: run 'vmrag move notes --to files' to make its documents files"
+    elif report.no_notes == "ignored":
+        yield f"Added no source for notes, because git ignores {operation.NOTES_SOURCE.folder}/"
 
 
 def _list_endings(counts: Mapping[str, int]) -> str:

@@ -180,7 +180,7 @@ def as_written(source: SourceSettings, file: TreeFile, found: SourceText) -> Doc
             return NoDocument(why.reason)
         if file.note_id and page.metadata.get("id") is not None and notes.id_in(page.metadata) == file.note_id:
             del page.metadata["id"]  # the document has it as its id
-    title = page.title or (reading.text_title(page.content) if source.write else "")
+    title = page.title or (notes.first_line(page.content)[: reading.TITLE] if source.write else "")
     return Document(
         collection=source.collection,
         doc_id=file.doc_id,

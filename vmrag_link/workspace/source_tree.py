@@ -8,7 +8,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
@@ -125,6 +125,12 @@ class FileNames:
         for tree in self._trees:
             for collection, doc_id in tree.files:
                 self._ids[collection].add(doc_id)
+
+    def only(self, collections: Collection[str]) -> Self:
+        """Return these names without those of other collections."""
+        for name in self._ids.keys() - {*collections}:
+            del self._ids[name]
+        return self
 
     def collections(self, _at: At) -> list[CollectionRow]:
         return [CollectionRow(name, kind=SOURCE) for name in sorted(self._ids)]

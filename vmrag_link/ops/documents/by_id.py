@@ -9,7 +9,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentMissing, NotInitialized, PinMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import LIBRARY, At, Collection, Document, DocumentTable, Record
-from vmrag_link.ops.documents import collections, named_files, writing
+from vmrag_link.ops.documents import collections, named_files, note_writes, writing
 from vmrag_link.ops.documents.collections import DOCUMENTS, source_read_only
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
@@ -77,15 +77,23 @@ def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDo
 
 
 def delete(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[DeletedDocument]:
-    """Remove that document. Raises `SourceReadOnly` for one that is a file, as `_one`, and as
-    `writing.write`.
+    """Remove that document. Raises `SourceReadOnly` for a file of a source that is not writable, as
+    `_one`, and as `writing.write`.
     """
+    for collection, document in _files(ws, doc_id, table):
+        source = ws.sources.writable(collection.name)
+        if source and not (ws.initialized and _candidates(ws, ws.at(), doc_id, table)):
+            gone = DeletedDocument(
+                document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
+            )
+            written = note_writes.remove_notes(ws, source, [document.doc_id])
+            return WriteResult(gone, None, written.pending, notes=written)
 
     def plan(at: At) -> Planned[DeletedDocument]:
         stored = _candidates(ws, at, doc_id, table)
         if not stored and (files := _files(ws, doc_id, table)):
             of, file = files[0]
-            raise source_read_only(of.name, file.doc_id)
+            raise source_read_only(of.name, file.source)
         collection, document = _one(stored, doc_id, table)
         gone = DeletedDocument(
             document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table

@@ -9,9 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link.conversion.reading import text_title
+from vmrag_link.conversion.reading import TITLE, text_title
 from vmrag_link.documents.importing import ImportedDocument
-from vmrag_link.errors import DocumentMissing, NoteExists, nearest, quoted
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentAmbiguous,
+    DocumentMissing,
+    NoteExists,
+    UsageInvalid,
+    nearest,
+    quoted,
+)
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.documents.drafts import refused_ids, stated_title
 from vmrag_link.ops.documents.import_reports import PutCounts
@@ -23,8 +31,12 @@ from vmrag_link.ops.documents.note_files import (
     change_notes,
 )
 from vmrag_link.ops.documents.writing import WriteResult
+from vmrag_link.ops.history import document_names
+from vmrag_link.ops.history.document_names import NamedSelection
 from vmrag_link.settings import SourceSettings
-from vmrag_link.workspace import Workspace
+from vmrag_link.sources.notes import first_line
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 WhenExists = Literal["refuse", "replace", "append"]
 SHOWN_TEXT = 1000
@@ -83,8 +95,8 @@ def _put(folder: NoteFolder, document: ImportedDocument, present: NoteFile | Non
 def _metadata_of(document: ImportedDocument) -> dict[str, Any]:
     """Return the front matter of a document: metadata, and the title if the text has another."""
     metadata: dict[str, Any] = msgspec.json.decode(document.metadata)
-    derived = stated_title(metadata) or text_title(document.content)
-    if document.title and document.title != derived:
+    derived = (stated_title(metadata), text_title(document.content), first_line(document.content)[:TITLE])
+    if document.title and document.title not in derived:
         return {"title": document.title, **{key: value for key, value in metadata.items() if key != "title"}}
     return metadata
 
@@ -138,8 +150,6 @@ def _require(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
     note = folder.find(doc_id)
     if note:
         return note
-    from vmrag_link.workspace import source_tree
-
     name = folder.source.collection
     tree = source_tree.in_work_tree(ws)
     near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
@@ -163,3 +173,22 @@ def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
         name=name,
         text=text[:SHOWN_TEXT],
     )
+
+
+def select_notes(
+    ws: Workspace, names: Sequence[str], trees: Sequence[SourceTree | None], *, within: str | None
+) -> NamedSelection | None:
+    """Return the notes in some trees that these names mean; None if one name means no note.
+
+    Raises `DocumentAmbiguous`.
+    """
+    writable = [source.collection for source in ws.sources.configured if source.write]
+    if not writable or not names or within not in (None, *writable):
+        return None
+    rows = FileNames(*trees).only(writable)
+    try:
+        return document_names.select(rows, [""], names, within=within)
+    except DocumentAmbiguous:
+        raise
+    except (DocumentMissing, CollectionMissing, UsageInvalid):
+        return None

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
+import msgspec
+
 from vmrag_link import clock
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.records import documents_by_key
@@ -13,13 +15,15 @@ from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, 
 from vmrag_link.merging.replay import AUTHOR
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, Working
-from vmrag_link.ops.documents import collections, leaving_out, writing
+from vmrag_link.ops.documents import collections, leaving_out, note_writes, writing
 from vmrag_link.ops.documents.document_selection import Selection, select
+from vmrag_link.ops.documents.note_files import NotesWritten
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names
-from vmrag_link.ops.history.document_names import DocumentName, command_of
+from vmrag_link.ops.history.document_names import DocumentName, NamedSelection, command_of
 from vmrag_link.settings import SourceSettings
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import DocumentStore, Workspace, source_tree
+from vmrag_link.workspace.source_tree import SourceTree
 
 
 class Removal(Record, frozen=True):
@@ -68,8 +72,6 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
 
 
 def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
-    from vmrag_link.ops.documents import note_writes
-
     name = source.collection
     found = select(ws.files, "", collections.find(ws.files, "", name), selection)
     ids = list(dict.fromkeys(named.doc_id for named in found.named))
@@ -105,8 +107,32 @@ def remove_named(
             None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
         )
 
+    if isinstance(ws, Workspace) and ws.sources.writable():
+        tree = source_tree.in_work_tree(ws)
+        if tree and (notes := note_writes.select_notes(ws, names, [tree], within=within)):
+            command = command_of("rm", names, within)
+            return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
     with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
         return writing.write(ws, plan, "remove documents", follow=False)
+
+
+def _remove_named_notes(
+    ws: Workspace, tree: SourceTree, notes: NamedSelection, command: str, *, confirmed: bool, dry_run: bool
+) -> WriteResult[NamedRemoval]:
+    """Delete notes, whose texts git or `undo` keeps."""
+    unsaved = tuple(name for name in notes.documents if tree.files[name.key].uncommitted)
+    if not notes.exact and not confirmed:
+        raise _confirmation_missing(msgspec.structs.replace(notes, collections=()), len(unsaved), command)
+    paths, kept, pending = list[str](), list[str](), ""
+    for collection in () if dry_run else dict.fromkeys(name.collection for name in notes.documents):
+        source = ws.sources.writable(collection)
+        if source is None:
+            raise collections.source_read_only(collection)
+        ids = [name.doc_id for name in notes.documents if name.collection == collection]
+        written = note_writes.remove_notes(ws, source, ids)
+        paths, kept, pending = [*paths, *written.paths], [*kept, *written.kept], pending or written.pending
+    report = NamedRemoval(notes.documents, (), unsaved, "")
+    return WriteResult(report, None, pending, notes=NotesWritten(tuple(paths), tuple(kept), pending))
 
 
 def _of_file(ws: DocumentStore, path: str) -> str:

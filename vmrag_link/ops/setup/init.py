@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from vmrag_link import locks
-from vmrag_link.git import listing, plumbing, sidecar_repo
+from vmrag_link.git import listing, note_index, plumbing, sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.sources_report import untracked_offers
 from vmrag_link.ops.setup import own_settings, trust
 from vmrag_link.paths import require_files, require_folders
 from vmrag_link.settings import SourceSettings
+from vmrag_link.settings.flaws import NOTES, NOTES_FOLDER
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace
 
@@ -29,6 +31,10 @@ class NewSource(Record, frozen=True):
     exclude: tuple[str, ...]
     files: Mapping[str, int]
     """Number of tracked files by the ending of their names, such as `.md`, most frequent first."""
+
+
+NoNotes = Literal["", "stored", "ignored"]
+NOTES_SOURCE = SourceSettings(NOTES, (NOTES_FOLDER,), write=True)
 
 
 class InitReport(Record, frozen=True):
@@ -48,31 +54,44 @@ class InitReport(Record, frozen=True):
     """Whether git ignores the settings file."""
     busy: bool
     """Whether another git command held the index, so that the file was not staged."""
+    notes: str = ""
+    """The folder of the source for notes that was added; empty if none was."""
+    no_notes: NoNotes = ""
+    """Why no source for notes was added: the knowledge base stores a collection of that name, or
+    git ignores the folder. Empty if it was added, exists, or was not wanted.
+    """
 
 
-def init(ws: Workspace, *, with_sources: bool = True) -> InitReport:
-    """Write the proposed sources into the settings file, and stage a file that is new.
+def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -> InitReport:
+    """Write the proposed sources, and one for notes, into the settings file. Stage a new file.
 
-    `with_sources`: if false, only a missing settings file is created. The file is trusted if no
-    commit has it. Raises `FileFailed` for links in place of the file, and `ConfigInvalid` for a
-    file into which sources cannot be written.
+    `with_sources`: if false, the sources of existing files are left out; `with_notes`: the one for
+    notes. The file is trusted if no commit has it, otherwise only the new source for notes. Raises
+    `FileFailed` for links in place of the file, and `ConfigInvalid` for a file into which sources
+    cannot be written.
     """
     require_files(ws.places.config)
     require_folders(ws.places.shared, ws.places.own)
     tracked = listing.tracked_files(ws.places)
     configured = ws.config.sources  # a settings file that cannot be read stops here
-    proposed = ws.sources.proposals() if with_sources and not configured else ()
+    proposed = () if not with_sources or any(not source.write for source in configured) else ws.sources.proposals()
+    no_notes = _find_obstacle(ws)
+    added_notes = (
+        with_notes and not no_notes and not any(source.collection == NOTES or source.write for source in configured)
+    )
+    new = (*proposed, *((NOTES_SOURCE,) if added_notes else ()))
     sidecar_repo.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         is_ours = not ws.places.config.exists() or own_settings.is_written_by_us(ws)
         before = ws.places.config.read_bytes() if ws.places.config.exists() else None
-        own_settings.write_settings(ws, sources=proposed)
+        own_settings.write_settings(ws, sources=new)
         written = ws.places.config.read_bytes() != before
         ignored = written and bool(listing.Repositories(ws.places).ignored([ws.places.config]))
         should_stage = written and is_ours and not ignored
         staged = should_stage and plumbing.stage(ws.places, ws.places.config)
-    trust.agree_to_own(ws)
-    sources = proposed or configured
+    if not trust.agree_to_own(ws) and added_notes:
+        trust.trust_source(ws, NOTES_SOURCE)
+    sources = (*configured, *proposed)
     return InitReport(
         tuple(_describe(source, tracked) for source in proposed),
         _count_endings(path for path in tracked if not rules.source_of(sources, path)),
@@ -81,7 +100,17 @@ def init(ws: Workspace, *, with_sources: bool = True) -> InitReport:
         staged,
         ignored,
         should_stage and not staged,
+        NOTES_SOURCE.folder if added_notes else "",
+        no_notes if with_notes else "",
     )
+
+
+def _find_obstacle(ws: Workspace) -> NoNotes:
+    """Return why this repository cannot have the usual source for notes."""
+    if NOTES in ws.stored_collections():
+        return "stored"
+    ignored = note_index.ignored_files(ws.places, [f"{NOTES_SOURCE.folder}/note.md"])
+    return "ignored" if ignored else ""
 
 
 def _describe(source: SourceSettings, tracked: Iterable[str]) -> NewSource:
