@@ -32,7 +32,7 @@ def test_the_file_states_the_sources_and_what_it_stated(before):
     assert b"\n" not in after.replace(b"\r\n", b"") or b"\r\n" not in before
 
 
-@pytest.mark.parametrize("before", [b"{retrieval: {k: 5}}\n", b"sources: []\n", b"retrieval:\n  k: [\n"])
+@pytest.mark.parametrize("before", [b"{retrieval: {k: 5}}\n", b"retrieval:\n  k: [\n"])
 def test_a_file_that_cannot_take_them_is_refused(before):
     with pytest.raises(ConfigInvalid):
         settings_docs.with_sources(before, SOURCES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -14,9 +15,11 @@ from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
 from vmrag_link.ops.branches.dedupe_sources import Deduplication, dedupe_sources
 from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, sources_report
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
+from vmrag_link.settings.flaws import NOTES, NOTES_FOLDER
 
 if TYPE_CHECKING:
     from vmrag_link.ops.setup.add_source import SourceAddition
+    from vmrag_link.workspace import Workspace
 
 SHOWN = 10
 NAMED = 5
@@ -32,6 +35,7 @@ NO_COPIES = "No stored document is a copy of a file that a source reads."
     "--collection", metavar="NAME", help="add: the source to add the paths to. Default: the first one of the kind."
 )
 @click.option("--kind", type=click.Choice(["document", "code"]), help="add: what the files are. Default: document.")
+@click.option("--write", is_flag=True, help="add: a folder to which notes are written. Default: .vmrag/notes/.")
 @click.option("--at", "ref", metavar="REF", help="show: the sources and files of this commit.")
 @click.option("-n", "--dry-run", is_flag=True, help="dedupe: only list what would be removed.")
 def command(
@@ -41,6 +45,7 @@ def command(
     paths: tuple[str, ...],
     collection: str | None,
     kind: Literal["document", "code"] | None,
+    write: bool,
     ref: str | None,
     dry_run: bool,
 ) -> None:
@@ -54,6 +59,9 @@ def command(
     'vmrag sources add docs/ --collection handbook' or 'vmrag sources add src/ --kind code'. It
     edits 'sources:' in .vmrag.yaml and keeps everything else in the file.
 
+    'vmrag sources add --write docs/adr/' makes a folder one to which 'vmrag add' and agents write
+    notes as files. It trusts exactly this folder.
+
     'vmrag sources dedupe' removes stored copies of these files, so that a file is a document once.
     The removal is committed, unless other documents are uncommitted: then 'vmrag commit' commits
     both. Golden queries get the new names of documents.
@@ -61,20 +69,20 @@ def command(
     _require_options(
         action,
         {
-            "add": {"PATH": paths, "--collection": collection, "--kind": kind},
+            "add": {"PATH": paths, "--collection": collection, "--kind": kind, "--write": write},
             "show": {"--at": ref},
             "dedupe": {"--dry-run": dry_run},
         },
     )
     if action == "adopt":
         raise UsageInvalid("'vmrag sources adopt' is now called 'vmrag sources dedupe'.", hint="vmrag sources dedupe")
-    if action == "add" and not paths:
+    if write and (kind or len(paths) > 1):
+        raise UsageInvalid("--write takes one folder, and no --kind.", hint="vmrag sources add --write docs/adr/")
+    if action == "add" and not (paths or write):
         raise UsageInvalid("missing argument PATH.", hint="vmrag sources add docs/")
     with invocation.workspace() as ws:
         if action == "add":
-            from vmrag_link.ops.setup.add_source import add_source
-
-            addition = add_source(ws, invocation.directory, paths, collection=collection, kind=kind)
+            addition = _add(invocation, ws, paths, collection=collection, kind=kind, write=write)
             invocation.emit(addition, _addition_lines(addition))
             return
         if action == "dedupe":
@@ -83,6 +91,24 @@ def command(
         else:
             shown = sources_report(ws, ref=ref)
             invocation.emit(shown, _lines(shown, None if invocation.verbosity > 0 else SHOWN, ref))
+
+
+def _add(
+    invocation: Invocation,
+    ws: Workspace,
+    paths: Sequence[str],
+    *,
+    collection: str | None,
+    kind: Literal["document", "code"] | None,
+    write: bool,
+) -> SourceAddition:
+    from vmrag_link.ops.setup.add_source import add_source, add_writable_source
+
+    if not write:
+        return add_source(ws, invocation.directory, paths, collection=collection, kind=kind)
+    folder = Path(paths[0]) if paths else ws.places.top / NOTES_FOLDER
+    name = collection or (folder.name if paths else NOTES)
+    return add_writable_source(ws, invocation.directory, str(folder), collection=name)
 
 
 def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -> None:

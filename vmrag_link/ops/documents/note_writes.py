@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link.conversion.reading import TITLE, text_title
+from vmrag_link.conversion.reading import TITLE, markdown_title, text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import (
     CollectionMissing,
@@ -20,8 +20,8 @@ from vmrag_link.errors import (
     nearest,
     quoted,
 )
-from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.documents.drafts import refused_ids, stated_title
+from vmrag_link.models import ChangeCounts, Record
+from vmrag_link.ops.documents.drafts import New, new_documents, refused_ids, stated_title
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.note_files import (
     NoteChange,
@@ -34,7 +34,7 @@ from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import NamedSelection
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.notes import first_line
+from vmrag_link.sources.notes import first_line, slug
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
@@ -99,6 +99,26 @@ def _metadata_of(document: ImportedDocument) -> dict[str, Any]:
     if document.title and document.title not in derived:
         return {"title": document.title, **{key: value for key, value in metadata.items() if key != "title"}}
     return metadata
+
+
+class NoteDraft(Record, frozen=True):
+    """A note to write; without an id it gets one made of its title, else of its first line."""
+
+    text: str
+    doc_id: str = ""
+    title: str = ""
+    metadata: Mapping[str, Any] = {}
+
+
+def add_note(
+    ws: Workspace, source: SourceSettings, draft: NoteDraft, existing: WhenExists, *, allow_secret: bool = False
+) -> tuple[str, WriteResult[PutCounts]]:
+    """Write one note. Return its id and the result. Raises `NameInvalid`, and as `put_notes`."""
+    metadata = {**({"title": draft.title} if draft.title else {}), **draft.metadata}
+    text = draft.text if draft.text.endswith("\n") else f"{draft.text}\n"
+    doc_id = draft.doc_id or slug(stated_title(metadata) or markdown_title(text) or first_line(text))
+    [document] = new_documents([New(text, doc_id, metadata)])
+    return doc_id, put_notes(ws, source, [document], existing, explain=True, allow_secret=allow_secret)
 
 
 class NoteUpdate(NamedTuple):

@@ -18,10 +18,11 @@ from vmrag_link.errors import ConfigInvalid, NotInitialized, PinError, UsageInva
 from vmrag_link.git import listing, plumbing, versions
 from vmrag_link.models import SYSTEM, WITHOUT_FILES, Record
 from vmrag_link.ops.documents import collections
+from vmrag_link.ops.setup import trust
 from vmrag_link.paths import CONFIG_NAME, require_files, write_atomically
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
-from vmrag_link.settings.flaws import pathspec_flaw, sources_flaw
+from vmrag_link.settings.flaws import NOTES_FOLDER, pathspec_flaw, sources_flaw
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace
 
@@ -47,6 +48,8 @@ class SourceAddition(Record, frozen=True):
     """True if the knowledge base stores a collection of that name, which answers instead."""
     unavailable: str
     """Why the source cannot be read on this machine; empty if it can."""
+    write: bool = False
+    """True for a source to whose folder vmrag writes notes."""
 
 
 def add_source(
@@ -59,12 +62,7 @@ def add_source(
     can read, and for a name that a source cannot have; `ConfigInvalid` for settings that cannot be
     edited.
     """
-    require_files(ws.places.config)
-    if "sources" in ws.settings.loaded.machine:
-        raise ConfigInvalid(
-            f"the environment or git config states the sources, so those of {CONFIG_NAME} have no effect.",
-            hint="unset VMRAG_SOURCES; git config --unset vmrag.sources",
-        )
+    _require_editable(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
         ws.reload_settings()
         target = _find_target(ws, collection, kind)
@@ -95,6 +93,60 @@ def add_source(
     )
 
 
+def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: str) -> SourceAddition:
+    """Add a source to whose folder notes are written, and trust it. The folder may not exist yet.
+
+    Raises `UsageInvalid` for a path that is no folder, and for a collection that a source or the
+    knowledge base has; `ConfigInvalid` for settings that cannot be edited.
+    """
+    _require_editable(ws)
+    collections.require_name(collection)
+    spec = _form_pathspec(ws, folder, path)
+    place = ws.places.top / spec
+    if set(spec) & set(_WILDCARDS) or (os.path.lexists(place) and not place.is_dir()):
+        raise UsageInvalid(f"{path} is not a folder.", hint=f"vmrag sources add --write {quoted(NOTES_FOLDER)}")
+    source = SourceSettings(collection, (f"{spec.rstrip('/')}/",), write=True)
+    with locks.exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
+        ws.reload_settings()
+        present = next((entry for entry in ws.config.sources if entry.collection == collection), None)
+        if present and (present.folder, present.write) != (source.folder, True):
+            raise UsageInvalid(
+                f"the source {collection!r} exists with other files.",
+                hint=f"vmrag sources add --write {quoted(path)} --collection NAME",
+            )
+        if collection in ws.stored_collections():
+            raise UsageInvalid(
+                f"the knowledge base stores the collection {collection!r}.",
+                hint=f"vmrag move {quoted(collection)} --to files",
+            )
+        staged = not versions.unstaged(ws.places, CONFIG_NAME) if present else _write_source(ws, source)
+    trust.trust_source(ws, source)
+    tracked = listing.tracked_files(ws.places)
+    files = sum(rules.is_named(source, file) and not rules.flaw_of_name(file) for file in tracked)
+    new = () if present else source.paths
+    return SourceAddition(
+        collection,
+        "document",
+        new,
+        created=not present,
+        files=files,
+        staged=staged,
+        stored=False,
+        unavailable="",
+        write=True,
+    )
+
+
+def _require_editable(ws: Workspace) -> None:
+    """Raise `ConfigInvalid` if the sources of the settings file cannot be edited."""
+    require_files(ws.places.config)
+    if "sources" in ws.settings.loaded.machine:
+        raise ConfigInvalid(
+            f"the environment or git config states the sources, so those of {CONFIG_NAME} have no effect.",
+            hint="unset VMRAG_SOURCES; git config --unset vmrag.sources",
+        )
+
+
 def _find_target(ws: Workspace, collection: str | None, kind: Kind | None) -> SourceSettings:
     """Return the source that the paths go into; a new one has no paths yet."""
     sources = ws.config.sources
@@ -102,7 +154,7 @@ def _find_target(ws: Workspace, collection: str | None, kind: Kind | None) -> So
         of_kind = kind or "document"
         names = {*ws.stored_collections(), *(source.collection for source in sources)}
         new = next((name for name in rules.NAMES[of_kind] if name not in names), "files")
-        target = next((source for source in sources if source.kind == of_kind), None)
+        target = next((source for source in sources if source.kind == of_kind and not source.write), None)
         return target or SourceSettings(new, (), (), of_kind)
     collections.require_name(collection)
     target = next((source for source in sources if source.collection == collection), None)

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from vmrag_link.conversion.reading import markdown_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import AccessDenied, NoteExists, UsageInvalid, VmragError, quoted
 from vmrag_link.models import LONGEST_TEXT, ChangeCounts, Record
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
-from vmrag_link.ops.documents.drafts import New, new_documents, title_of
-from vmrag_link.ops.documents.note_writes import put_notes, remove_notes
+from vmrag_link.ops.documents.drafts import New, new_documents
+from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, remove_notes
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove_named
 from vmrag_link.ops.documents.update import DocumentUpdate, update
@@ -83,7 +84,7 @@ def remember(
     """
     if not text.strip():
         raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
-    wanted = _document_name(call, name or notes.slug(title_of(text, {})))
+    wanted = _document_name(call, name or notes.slug(markdown_title(text) or notes.first_line(text)))
     source = call.ws.sources.writable(wanted.collection)
     if source is None:
         return _remember_stored(call, wanted, text, mode)
@@ -95,8 +96,7 @@ def _remember_note(
 ) -> RememberResult:
     if commit:
         _require_commit_allowed(call, wanted)
-    document = _document(wanted, text if text.endswith("\n") else f"{text}\n")
-    done = put_notes(call.ws, source, [document], "refuse" if mode == "add" else mode, explain=True)
+    _, done = add_note(call.ws, source, NoteDraft(text, wanted.doc_id), "refuse" if mode == "add" else mode)
     outcome.warn_pending(call, done)
     paths = done.notes.paths if done.notes else ()
     undo = ""
