@@ -287,6 +287,48 @@ def with_source(data: bytes, source: SourceSettings) -> bytes:
     return data[: len(data) - len(text.encode())] + changed.encode()
 
 
+def without_source(data: bytes, collection: str) -> bytes:
+    """Return the file without the entry of a source. All other text stays.
+
+    Raises `ConfigInvalid` for a file in which the entry cannot be found or deleted.
+    """
+    before = settings_file.read(data, CONFIG_NAME)
+    stated = [entry for entry in before if entry.key == _SOURCES]
+    kept = tuple(source for source in _sources(stated) if source.collection != collection)
+    text = data.decode("utf-8-sig")
+    root = yaml_tree.parse(text)
+    node = root.entries[_SOURCES].value if isinstance(root, MappingNode) and _SOURCES in root.entries else None
+    changed = _without_item(text, node, collection) if isinstance(node, SequenceNode) else text
+    try:
+        after = settings_file.read(changed.encode(), CONFIG_NAME)
+    except ConfigInvalid:
+        after = []
+    if _sources([entry for entry in after if entry.key == _SOURCES]) != kept or len(kept) == len(_sources(stated)):
+        raise ConfigInvalid(
+            f"the source {collection!r} cannot be deleted from {CONFIG_NAME}.",
+            hint=f"Delete its entry below sources: in {CONFIG_NAME}, then run the command again",
+            file=CONFIG_NAME,
+            key=_SOURCES,
+        )
+    return data[: len(data) - len(text.encode())] + changed.encode()
+
+
+def _without_item(text: str, sequence: SequenceNode, collection: str) -> str:
+    """Return the text without the item of a block sequence that names a collection."""
+    if text[sequence.start] == "[":
+        return text
+    starts = [text.rfind("\n", 0, item.start) + 1 for item in sequence.items]
+    ends = [*starts[1:], text.find("\n", sequence.items[-1].end) + 1 or len(text)]
+    for item, start, end in zip(sequence.items, starts, ends, strict=True):
+        name = item.entries.get("collection") if isinstance(item, MappingNode) else None
+        if name and isinstance(name.value, ScalarNode) and name.value.text == collection:
+            rest = text[:start] + text[end:]
+            if len(sequence.items) > 1:
+                return rest
+            return re.sub(rf"^({_SOURCES}[ \t]*:)[ \t]*$", r"\1 []", rest, count=1, flags=re.MULTILINE)
+    return text
+
+
 def _with_paths(sources: Sequence[SourceSettings], source: SourceSettings) -> tuple[SourceSettings, ...]:
     """Return the sources with the paths of one source added."""
     names = [entry.collection for entry in sources]

@@ -31,6 +31,7 @@ TOPICS = {
         "show": "Print a document, or what a revision changed.",
         "rm": "Remove documents, folders or collections.",
         "restore": "Discard uncommitted changes, or bring documents back.",
+        "move": "Make stored documents files, or notes stored documents.",
         "sources": "Show which files of the repository are documents, and why others are not.",
     },
     "Search": {

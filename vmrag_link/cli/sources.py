@@ -170,7 +170,7 @@ def _next(report: SourcesReport) -> Iterator[str]:
 
 
 def _source(row: SourceRow) -> Iterator[str]:
-    kind = ", code" if row.kind == "code" else ""
+    kind = ", code" if row.kind == "code" else ", notes are written here" if row.write else ""
     number = "not read" if row.unavailable else plural(row.documents, "document")
     yield f"{output.style(row.collection, bold=True)}  {number}{kind}"
     without = f", without {' '.join(row.exclude)}" if row.exclude else ""
@@ -181,6 +181,11 @@ def _source(row: SourceRow) -> Iterator[str]:
     if row.unavailable:
         yield f"  {row.unavailable}"
         yield f"  hint: {row.hint}"
+    if row.write and not row.trusted:
+        yield "  writing is not trusted on this machine"
+        yield "  hint: vmrag trust"
+    for path, doc_id in row.disputed.items():
+        yield f"  warning: {path} states the id {doc_id}, which another note has"
     if row.uncommitted:
         yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], NAMED)}"
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +113,34 @@ def read(folder: Path) -> IndexView:
 
 
 def joined(views: Sequence[IndexView]) -> IndexView:
-    """Views of other collections each as one, which stands where the first does."""
+    """Return several views as one, which is where the first is.
+
+    If two have a collection of one name, that of the later one hides the other.
+    """
     if len(views) == 1:
         return views[0]
+    hidden = {name for view in views[1:] for name in view.collections}.intersection(views[0].collections)
+    if hidden:
+        views = [_without(views[0], hidden), *views[1:]]
     return msgspec.structs.replace(
         views[0],
         collections={name: each for view in views for name, each in view.collections.items()},
         parts=tuple(part for view in views for part in view.parts),
         unembedded={name: why for view in views for name, why in view.unembedded.items()},
+    )
+
+
+def _without(view: IndexView, names: AbstractSet[str]) -> IndexView:
+    """Return a view without some collections."""
+    parts = (
+        msgspec.structs.replace(part, pieces={name: piece for name, piece in part.pieces.items() if name not in names})
+        for part in view.parts
+    )
+    return msgspec.structs.replace(
+        view,
+        collections={name: held for name, held in view.collections.items() if name not in names},
+        parts=tuple(parts),
+        unembedded={name: why for name, why in view.unembedded.items() if name not in names},
     )
 
 

@@ -174,7 +174,8 @@ class Reader:
             return
         stored = views.read(view.folder).collections
         with contextlib.ExitStack() as held:
-            if not stored.keys().isdisjoint(sources.collections):  # one of them was stored since
+            derived = [source.collection for source in self._ws.sources.configured if not source.write]
+            if not stored.keys().isdisjoint({*sources.collections}.intersection(derived)):  # stored since
                 sources = held.enter_context(self._ws.sources.here(stored=stored)) or sources
             yield msgspec.structs.replace(view, sources=sources)
 

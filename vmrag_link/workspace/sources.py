@@ -76,15 +76,9 @@ class Sources:
         return self.config.sources
 
     def writable(self, collection: str | None = None) -> SourceSettings | None:
-        """Return the writable source of a collection, or the first one; None if there is none.
-
-        A collection that the knowledge base stores is none.
-        """
-        sources = [source for source in self.configured if source.write and collection in (None, source.collection)]
-        if not sources:
-            return None
-        stored = self._ws.stored_collections()
-        return next((source for source in sources if source.collection not in stored), None)
+        """Return the writable source of a collection, or the first one; None if there is none."""
+        named = (source for source in self.configured if source.write and collection in (None, source.collection))
+        return next(named, None)
 
     @property
     def config(self) -> Config:
@@ -316,7 +310,7 @@ class Sources:
         return rules.without_notes(available), unavailable
 
     def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:
-        if source.collection in stored:
+        if source.collection in stored and not source.write:  # notes hide what is stored
             return STORED
         if source.kind == "code":
             from vmrag_link.code import languages

@@ -87,9 +87,13 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
     if isinstance(at, Working) and isinstance(ws, Workspace):
         changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
     chunks = _chunk_counts(ws, at) if isinstance(ws, Workspace) else {}
-    headers = {each.key: each for each in ws.engine.headers(at, collection=collection)}
+    notes = (
+        {source.collection for source in ws.sources.configured if source.write} if isinstance(ws, Workspace) else set()
+    )
+    stored = ws.engine.headers(at, collection=collection)
+    headers = {header.key: header for header in stored if header.collection not in notes}
     for key, change in changes.items():
-        if change.before and change.kind == "removed" and collection in (None, key[0]):
+        if change.before and change.kind == "removed" and collection in (None, key[0]) and key[0] not in notes:
             headers[key] = change.before
     rows = [
         _row(each, chunks.get(key), changes[key].kind if key in changes else None)

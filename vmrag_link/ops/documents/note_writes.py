@@ -82,7 +82,9 @@ def put_notes(
 
 
 def _put(folder: NoteFolder, document: ImportedDocument, present: NoteFile | None, existing: WhenExists) -> NoteChange:
-    metadata = _metadata_of(document)
+    metadata = metadata_of_note(
+        document.doc_id, document.title, msgspec.json.decode(document.metadata), document.content
+    )
     if present and existing == "append":
         before = present.text.content
         joint = "" if not before or before.endswith("\n") else "\n"
@@ -92,13 +94,12 @@ def _put(folder: NoteFolder, document: ImportedDocument, present: NoteFile | Non
     return folder.change(document.doc_id, metadata, document.content, present)
 
 
-def _metadata_of(document: ImportedDocument) -> dict[str, Any]:
-    """Return the front matter of a document: metadata, and the title if the text has another."""
-    metadata: dict[str, Any] = msgspec.json.decode(document.metadata)
-    derived = (stated_title(metadata), text_title(document.content), first_line(document.content)[:TITLE])
-    if document.title and document.title not in derived:
-        return {"title": document.title, **{key: value for key, value in metadata.items() if key != "title"}}
-    return metadata
+def metadata_of_note(doc_id: str, title: str, metadata: Mapping[str, Any], content: str) -> dict[str, Any]:
+    """Return the front matter of a note: metadata, and the title if nothing else gives it."""
+    derived = (stated_title(metadata), text_title(content), first_line(content)[:TITLE], doc_id)
+    if title and title not in derived:
+        return {"title": title, **{key: value for key, value in metadata.items() if key != "title"}}
+    return dict(metadata)
 
 
 class NoteDraft(Record, frozen=True):

@@ -76,7 +76,9 @@ def put(ws: Workspace, request: PutRequest) -> WriteResult[PutCounts]:
     if request.create:
         collections.require_name(request.collection)
     source = ws.sources.writable(request.collection)
-    if source and request.arrange is None:
+    if source:
+        if request.arrange:
+            raise collections.source_read_only(source.collection)
         from vmrag_link.ops.documents import note_writes
 
         replaces = request.existing != "refuse"

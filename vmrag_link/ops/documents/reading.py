@@ -68,7 +68,8 @@ class WithFiles:
         self._names = {each.name for each in files.collections("")}
 
     def collections(self, at: At) -> list[Collection]:
-        return sorted([*self._rows.collections(at), *self._files.collections(at)], key=lambda each: each.name)
+        stored = (row for row in self._rows.collections(at) if row.name not in self._names)
+        return sorted([*stored, *self._files.collections(at)], key=lambda row: row.name)
 
     def count(self, at: At, *, collection: str | None = None) -> int:
         return sum(each.count(at, collection=collection) for each in self._of(collection))

@@ -15,18 +15,19 @@ from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources import rules
+from vmrag_link.sources import notes, rules
 from vmrag_link.sources.readable import LeftOutFile
 from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sync import source_views
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.worktree import OpenSources
 
 
 class SourceRow(Record, frozen=True):
     """A source as its settings state it. `documents`: how many it has; `uncommitted`: how files of
     the work tree differ from HEAD, by path. `unavailable`: why it is not read here, and what to
-    type (`hint`). `unmatched`: those of `paths` that name no file.
+    type (`hint`). `unmatched`: those of `paths` that name no file. `write`: notes are written,
+    if it is `trusted`. `disputed`: ids in front matter that another note has, by path.
     """
 
     collection: str
@@ -38,6 +39,9 @@ class SourceRow(Record, frozen=True):
     unavailable: str = ""
     hint: str = ""
     unmatched: tuple[str, ...] = ()
+    write: bool = False
+    trusted: bool = False
+    disputed: Mapping[str, str] = {}
 
 
 class LeftOutRow(Record, frozen=True):
@@ -89,9 +93,14 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     with files_at(ws, ref) as opened:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read(opened.folder)
-        rows = tuple(_row(each, opened, contents, stored) for each in config.sources)
+        rows = tuple(_row(ws, each, opened, contents, stored) for each in config.sources)
         tracked = listing.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
-        rows = tuple(_with_unmatched(ws, row, tracked, untracked=config.sources_untracked and not ref) for row in rows)
+        rows = tuple(
+            row
+            if row.write  # its folder may be empty
+            else _with_unmatched(ws, row, tracked, untracked=config.sources_untracked and not ref)
+            for row in rows
+        )
         beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())
         available = [each for each in config.sources if each.collection in opened.collections]
         left_out = [*_by_listing(ws, available, config, commit=None if ref is None else commit)]
@@ -106,7 +115,9 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             tuple(sorted(left_out, key=lambda each: each.path)),
             opened.removed,
             opened.missing,
-            _untracked(ws, available) if ref is None and not config.sources_untracked else 0,
+            _untracked(ws, [source for source in available if not source.write])
+            if ref is None and not config.sources_untracked
+            else 0,
             proposed,
             proposal,
             beside.endings,
@@ -170,7 +181,11 @@ def _with_unmatched(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, un
 
 
 def _row(
-    source: SourceSettings, opened: OpenSources, contents: source_views.SourceContents, stored: Collection[str]
+    ws: Workspace,
+    source: SourceSettings,
+    opened: OpenSources,
+    contents: source_views.SourceContents,
+    stored: Collection[str],
 ) -> SourceRow:
     name = source.collection
     why = opened.unavailable.get(name, "")
@@ -184,7 +199,18 @@ def _row(
         uncommitted=opened.uncommitted.get(name, {}),
         unavailable=why,
         hint=("vmrag sources dedupe" if name in stored else EXTRA_HINT) if why else "",
+        write=source.write,
+        trusted=source.write and ws.settings.loaded.may_write(source),
+        disputed=_find_disputed(ws, source) if source.write and not why else {},
     )
+
+
+def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
+    """Return the ids that notes claim and that another note has, by path."""
+    tree = source_tree.in_work_tree(ws)
+    files = tree.listing.files.get(source.collection, ()) if tree else ()
+    claims = {file.path: tree.listing.claims.get(file.blob, "") for file in files} if tree else {}
+    return notes.disputed_ids({file.path: file.doc_id for file in files}, claims)
 
 
 def _by_listing(

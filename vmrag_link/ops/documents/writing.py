@@ -176,13 +176,15 @@ def write(
     *,
     follow: bool = True,
     alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
+    moved_source: str = "",
 ) -> WriteResult[R]:
     """Store what `plan` makes of the documents at a place; durable on return.
 
     `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they
     land where they were planned for, and on what they were made from, or nowhere. Without `follow`
     the next reader of the index brings it up to date; `alter` changes the index beyond what rows
-    decide. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+    decide. `moved_source`: the source whose place the rows take. Raises as `writable` and
+    `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
 
     What is not versioned has neither HEAD nor pin: it is stored whatever git is doing, and its
     index always follows with its next reader.
@@ -197,7 +199,7 @@ def write(
         planned = plan(place(target))
         if planned.rows is None:
             return WriteResult(planned.report, None)
-        _refuse_sources(ws, place(target), planned.rows)
+        _refuse_sources(ws, place(target), planned.rows, moved_source)
         name = branches.prepare(ws, target)
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
@@ -209,11 +211,11 @@ def write(
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
 
 
-def _refuse_sources(ws: Workspace, at: At, rows: Write) -> None:
-    """Raise `SourceReadOnly` for a new collection of the name that a source's has."""
+def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
+    """Raise `SourceReadOnly` for a new collection that has the name of a source, except `moved`."""
     from vmrag_link.ops.documents.collections import source_read_only
 
-    derived = {each.collection for each in ws.sources.configured}
+    derived = {each.collection for each in ws.sources.configured} - {moved}
     named = [each.name for each in rows.put_collections if each.name in derived]
     if named and not {each.name for each in ws.engine.collections(at)}.intersection(named):
         raise source_read_only(named[0])

@@ -52,23 +52,28 @@ class KnownEnds(NamedTuple):
 
 
 class JoinedRows:
-    """Documents of several stores, which have no collection in common."""
+    """Documents of several stores. Of a name that two have, the later one's collection is meant."""
 
     def __init__(self, *rows: NamedRows) -> None:
         self._rows = rows
 
     def collections(self, at: At) -> list[Collection]:
-        return sorted((each for rows in self._rows for each in rows.collections(at)), key=lambda each: each.name)
+        named = {row.name: row for rows in self._rows for row in rows.collections(at)}
+        return [named[name] for name in sorted(named)]
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
         wanted = None if ids is None else list(ids)
-        for rows in self._rows:
-            yield from rows.headers(at, collection=collection, ids=wanted)
+        later: set[str] = set()
+        for rows in reversed(self._rows):
+            names = {row.name for row in rows.collections(at)}
+            headers = rows.headers(at, collection=collection, ids=wanted)
+            yield from (header for header in headers if header.collection not in later)
+            later |= names
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        found = (rows.document(at, collection, doc_id) for rows in self._rows)
+        found = (rows.document(at, collection, doc_id) for rows in reversed(self._rows))
         return next((each for each in found if each), None)
 
 

@@ -14,6 +14,7 @@ from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.copies import StoredCopy, list_copies
 from vmrag_link.ops.remotes.destinations import upstream
+from vmrag_link.sources import rules
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, source_tree
 
@@ -126,7 +127,9 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
     try:
         tree = source_tree.in_work_tree(ws)
         assert tree is not None  # noqa: S101  there are sources
-        untracked = 0 if ws.config.sources_untracked else work_tree.untracked_count(ws.places, tree.sources)
+        everything = ws.config.sources_untracked
+        unsearched = [source for source in tree.sources if not rules.searches_untracked(source, untracked=everything)]
+        untracked = work_tree.untracked_count(ws.places, unsearched) if unsearched else 0
     except (GitError, LimitExceeded) as why:  # a status has to answer
         return SourcesStatus(problem=why.message)
     counts = {name: len(files) for name, files in tree.listing.files.items()}

@@ -1,0 +1,53 @@
+"""`vmrag move`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.writing import workspace_for_writing
+from vmrag_link.errors import UsageInvalid, plural
+from vmrag_link.ops.setup.move_collection import Move, move_to_files, move_to_store
+from vmrag_link.paths import CONFIG_NAME
+
+
+@vmrag_command("move")
+@click.argument("collection")
+@click.option(
+    "--to", "target", type=click.Choice(["files", "store"]), required=True, help="Where the documents are kept then."
+)
+@click.option("--folder", metavar="DIR", default="", help="Folder for the files (default: .vmrag/COLLECTION).")
+def command(invocation: Invocation, *, collection: str, target: Literal["files", "store"], folder: str) -> None:
+    """Make stored documents files that git merges, or notes stored documents.
+
+    'vmrag move notes --to files' writes each document of the stored collection notes as a Markdown
+    file, with its metadata, and removes the collection. 'vmrag move notes --to store' does the
+    opposite. The history of the documents stays where it was.
+
+    A document that a file cannot hold, for example an empty one, stops the command before anything
+    is written. If the command is interrupted, run it again.
+    """
+    if target == "store":
+        if folder:
+            raise UsageInvalid("--folder is for --to files.", hint=f"vmrag move {collection} --to store")
+        with workspace_for_writing(invocation) as ws:
+            report = move_to_store(ws, collection)
+    else:
+        with invocation.workspace() as ws:
+            report = move_to_files(ws, collection, folder=folder)
+    invocation.emit(report, _lines(report, target))
+
+
+def _lines(report: Move, target: Literal["files", "store"]) -> Iterator[str]:
+    number = plural(report.documents, "document")
+    if target == "files":
+        yield f"Moved {number} of {report.collection} to files in {report.folder}/"
+    else:
+        yield f"Stored {number} of {report.collection} and deleted the files in {report.folder}/"
+    if not report.staged:
+        yield f"hint: git add -A -- {report.folder} {CONFIG_NAME}"
+    yield "hint: run 'vmrag commit --git' to commit the knowledge base and the files"
