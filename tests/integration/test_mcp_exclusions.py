@@ -142,6 +142,7 @@ HELPERS = {
     "essential.texts.here",
     "follow.follow_pin.read_consistently",
     "follow.provenance.standing",
+    "follow.provenance.standing_in_git",
     "follow.provenance.viewed",
     "history.diff.diff",
     "history.diff.renamed_collections",

@@ -17,7 +17,26 @@ from vmrag_link.sources.readable import SourceText, TreeFile, as_text, readable
 SOURCE = SourceSettings("notes", (".vmrag/notes/",), write=True)
 FOLDER = SOURCE.folder
 
-TRAPS = ["no", "yes", "null", "~", "1e3", "0x1f", "1_000", "2024-01-01", "a: b", "- a", "#a", "\t", "'", '"', "!x", "*a", "&a", "|"]
+TRAPS = [
+    "no",
+    "yes",
+    "null",
+    "~",
+    "1e3",
+    "0x1f",
+    "1_000",
+    "2024-01-01",
+    "a: b",
+    "- a",
+    "#a",
+    "\t",
+    "'",
+    '"',
+    "!x",
+    "*a",
+    "&a",
+    "|",
+]
 values = (
     st.none()
     | st.booleans()
@@ -31,7 +50,9 @@ ids = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_si
     lambda text: not id_problem(text) and text.strip("/") == text
 )
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\r"), min_size=1).filter(str.strip)
-beginnings = st.sampled_from(["", "---\n", "---\na: b\n---\n", "---", "\ufeff", "version https://git-lfs.github.com/spec/v1\n"])
+beginnings = st.sampled_from(
+    ["", "---\n", "---\na: b\n---\n", "---", "\ufeff", "version https://git-lfs.github.com/spec/v1\n"]
+)
 
 
 @settings(max_examples=400, deadline=None)

@@ -13,13 +13,15 @@ from msgspec import to_builtins
 from vmrag_link.cli import answering, output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, kept_line
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, enumerated, plural
+from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, enumerated, plural, quoted
 
 if TYPE_CHECKING:
     from vmrag_link.ops.branches.restore import Restoration
     from vmrag_link.ops.documents.export import ExportReport
+    from vmrag_link.ops.documents.note_restore import RestoredNotes
     from vmrag_link.ops.documents.remove import NamedRemoval
     from vmrag_link.ops.documents.writing import WriteResult
+    from vmrag_link.workspace import Workspace
 
 
 UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
@@ -152,6 +154,12 @@ def _removal_lines(done: WriteResult[NamedRemoval], names: Sequence[str], within
 
     removed = done.report
     yield _headline(removed)
+    if done.notes:
+        yield from (f"warning: {why}" for why in [done.notes.pending] if why)
+        kept = set(done.notes.kept)
+        for name in removed.documents:
+            undo = "vmrag restore --undo" if name.doc_id in kept else "vmrag restore"
+            yield f"hint: {undo} {quoted(str(name))}"
     if removed.kept:
         yield kept_line(len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12]))
     if done.branch:
@@ -163,10 +171,11 @@ def _removal_lines(done: WriteResult[NamedRemoval], names: Sequence[str], within
 @click.option(
     "-s", "--source", "ref", metavar="REF", help="Take them as they are there, instead of as they were committed."
 )
+@click.option("--undo", is_flag=True, help="Restore the text of a note that a command replaced or deleted last.")
 @click.option("--collection", help="The collection that they are in; names are ids then.")
 @click.option("--yes", is_flag=True, help="Do not ask, also where everything is given up that is not committed.")
 def restore(
-    invocation: Invocation, *, names: tuple[str, ...], ref: str | None, collection: str | None, yes: bool
+    invocation: Invocation, *, names: tuple[str, ...], ref: str | None, undo: bool, collection: str | None, yes: bool
 ) -> int:
     """Take documents as they were committed, or as they are in another place: a git ref, a
     revision, a branch of the knowledge base.
@@ -175,11 +184,18 @@ def restore(
     meant. What was added or changed since is given up; texts that were never committed are kept in
     a revision, which is printed with the command that brings them back. With --source the result is
     uncommitted; 'vmrag commit' pins it.
+
+    A note is restored as HEAD has it, or --source. --undo restores the text that a command replaced
+    or deleted before git had it, for example 'vmrag restore --undo decisions/search'.
     """
     from vmrag_link.ops.branches import restore as operation
     from vmrag_link.ops.history.document_names import EVERYTHING, command_of
 
     with invocation.workspace() as ws:
+        notes = _restore_notes(ws, names, ref, undo=undo, within=collection)
+        if notes:
+            invocation.emit(notes, _restored_note_lines(notes))
+            return OK
         done = invocation.ask(
             lambda confirmed: operation.restore(ws, names, source=ref, within=collection, confirmed=confirmed),
             question="Give them up?",
@@ -197,6 +213,34 @@ def restore(
         lines.append(NEXT_COMMIT)
     invocation.emit(_with_branch(done), lines)
     return OK
+
+
+def _restore_notes(
+    ws: Workspace, names: tuple[str, ...], ref: str | None, *, undo: bool, within: str | None
+) -> RestoredNotes | None:
+    """Restore notes; None if the names mean stored documents."""
+    if undo and (ref is not None or len(names) > 1):
+        raise UsageInvalid("--undo takes one name at most, and no --source.", hint="vmrag restore --undo")
+    if not (undo or (names and ws.sources.writable())):
+        return None
+    from vmrag_link.ops.documents import note_restore
+
+    if undo:
+        return note_restore.undo_note(ws, f"{within}/{names[0]}" if within and names else next(iter(names), None))
+    found = note_restore.find_notes_at(ws, names, ref=ref, within=within)
+    return note_restore.restore_notes(ws, found.documents, ref=ref) if found else None
+
+
+def _restored_note_lines(report: RestoredNotes) -> Iterator[str]:
+    origin = f" as {report.commit[:7]} has it" if report.commit else ""
+    for note in report.notes:
+        yield f"{note.name}: {'deleted' if note.kind == 'removed' else 'restored'}{origin}"
+    if not report.notes:
+        yield f"Nothing differs from {report.commit[:7]}."
+    if report.written.pending:
+        yield f"warning: {report.written.pending}"
+    for name in report.written.kept:
+        yield f"hint: vmrag restore --undo {quoted(name)}"
 
 
 def _with_branch(done: WriteResult[Any]) -> dict[str, Any]:

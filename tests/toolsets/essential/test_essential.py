@@ -143,7 +143,7 @@ def test_history_says_what_changed_when_and_why(tools, project):
     (stored,) = tools("history", name="decisions/retry-policy")["steps"]
     assert (stored["message"], [each.partition(" ")[2] for each in stored["commits"]]) == ("Why we retry", ["Pin it"])
     assert [each["message"] for each in tools("history", name="decisions")["steps"]] == ["Why we retry"]
-    tools("remember", name="decisions/retry-policy", text="Five times.")
+    tools("remember", name="decisions/retry-policy", text="Five times.", mode="replace")
     since = tools("history", since="v1.0")
     assert since["changed"] == ["modified decisions/retry-policy", "modified docs/timeouts.md"]
     assert tools("history", since="v1.0", name="docs")["changed"] == ["modified docs/timeouts.md"]
@@ -184,17 +184,33 @@ def test_what_is_remembered_lands_on_the_branch_and_a_commit_pins_it(tools, proj
 
 def test_a_document_that_is_replaced_keeps_its_metadata(tools, project):
     project.vmrag("add", "-", "--collection", "decisions", "--id", "x", "--metadata", '{"team": "core"}', stdin="One.")
-    assert tools("remember", name="decisions/x", text="Two.")["was"] == "replaced"
+    assert tools("remember", name="decisions/x", text="Two.", mode="replace")["was"] == "replaced"
     (row,) = [each for each in project.ask("list", "--collection", "decisions")["documents"] if each["doc_id"] == "x"]
     assert row["metadata"] == {"team": "core"}
     assert tools("read", name="decisions/x")["texts"][0]["text"] == "Two."
+
+
+def test_remember_changes_an_existing_document_only_by_its_mode(tools, project):
+    refused = tools.error("DOCUMENT_EXISTS", "remember", name="decisions/retry-policy", text="Never.")
+    assert "Three times, for the gateway." in refused["message"]
+    done = tools("remember", name="decisions/retry-policy", text="Five since May.", mode="append")
+    assert (done["was"], done["undo"].partition(" --source")[0]) == ("extended", "vmrag restore")
+    text = "Three times, for the gateway.\nFive since May."
+    assert tools("read", name="decisions/retry-policy")["texts"][0]["text"] == text
+
+
+def test_remember_never_replaces_a_document_of_another_collection(tools):
+    done = tools("remember", name="retry-policy", text="Of the mail queue.")
+    assert done["name"] == "notes/retry-policy"
+    assert tools("remember", name="mail/retry", text="Twice.")["name"] == "notes/mail/retry"
+    assert tools("remember", text="# Mail goes out at night\n")["name"] == "notes/mail-goes-out-at-night"
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_is_forgotten_comes_back_by_the_command_that_the_answer_names(tools, project, committed):
     name = "decisions/retry-policy"
     if not committed:
-        tools("remember", name=name, text="Four times.")
+        tools("remember", name=name, text="Four times.", mode="replace")
     before = project.vmrag("show", name).out
     done = tools("forget", name="retry-policy")
     assert name == done["name"]

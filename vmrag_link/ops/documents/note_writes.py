@@ -54,22 +54,20 @@ def put_notes(
 ) -> WriteResult[PutCounts]:
     """Write new notes, and replace or extend existing ones.
 
-    Raises `DocumentExists` for existing ids if they are to be refused; with `explain` it is
-    `NoteExists`, with the present text. Raises `ContentRefused`, and as `change_notes`.
+    Raises `DocumentExists` for existing ids if they are to be refused. With `explain` it is
+    `NoteExists`, with the present text, and a note that has the same text is left alone. Raises
+    `ContentRefused`, and as `change_notes`.
     """
     counts = {"added": 0, "modified": 0}
 
     def plan(folder: NoteFolder) -> list[NoteChange]:
         present = {document.doc_id: folder.find(document.doc_id) for document in documents}
-        taken = [doc_id for doc_id, note in present.items() if note]
-        if taken and existing == "refuse":
-            note = present[taken[0]]
-            raise (
-                _note_exists(source, note)
-                if explain and note
-                else refused_ids(taken, f"are in collection {source.collection!r} already")
-            )
+        taken = [note for note in present.values() if note]
+        if taken and existing == "refuse" and not explain:
+            raise refused_ids([note.doc_id for note in taken], f"are in collection {source.collection!r} already")
         changes = [_put(folder, document, present[document.doc_id], existing) for document in documents]
+        if existing == "refuse" and any(change.before not in (None, change.after) for change in changes):
+            raise _note_exists(source, taken[0])
         counts["added"] = sum(change.before is None for change in changes)
         counts["modified"] = sum(change.before not in (None, change.after) for change in changes)
         return changes
@@ -199,9 +197,9 @@ def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
 def select_notes(
     ws: Workspace, names: Sequence[str], trees: Sequence[SourceTree | None], *, within: str | None
 ) -> NamedSelection | None:
-    """Return the notes in some trees that these names mean; None if one name means no note.
+    """Return the notes in some trees that these names mean; None if a stored document is meant.
 
-    Raises `DocumentAmbiguous`.
+    Raises `DocumentAmbiguous`, and `DocumentMissing` if no stored document can be meant.
     """
     writable = [source.collection for source in ws.sources.configured if source.write]
     if not writable or not names or within not in (None, *writable):
@@ -212,4 +210,6 @@ def select_notes(
     except DocumentAmbiguous:
         raise
     except (DocumentMissing, CollectionMissing, UsageInvalid):
+        if within or not ws.initialized or any(name.partition("/")[0] in writable for name in names):
+            raise
         return None

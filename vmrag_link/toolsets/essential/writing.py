@@ -13,6 +13,7 @@ from vmrag_link.models import LONGEST_TEXT, ChangeCounts, Record
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.documents.drafts import New, new_documents
+from vmrag_link.ops.documents.note_files import NoteFolder
 from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, remove_notes
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove_named
@@ -24,6 +25,7 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.system import stores
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import notes
+from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolResult
@@ -167,7 +169,7 @@ def _remember_stored(call: Call, wanted: DocumentName, text: str, mode: Mode) ->
     stores.require_versioned(ws, wanted.collection, [wanted.doc_id])
     present = ws.engine.document(at, wanted.collection, wanted.doc_id)
     undo = ""
-    if present and mode == "add":
+    if present and mode == "add" and present.content != text:
         raise NoteExists(
             f"the document {wanted} exists. Its text is:\n{present.content[:SHOWN].rstrip()}",
             hint="mode=replace, mode=append, or another name",
@@ -203,7 +205,8 @@ def forget(call: Call, *, name: Annotated[str, Given("of one note or stored docu
     """
     wanted = _document_name(call, name)
     ws = call.ws
-    if source := ws.sources.writable(wanted.collection):
+    source = ws.sources.writable(wanted.collection)
+    if source and not (ws.initialized and "/" not in name and _is_stored_only(ws, source, name)):
         return _forget_note(call, source, wanted)
     at = call.standing().at
     found = document_names.find(ws.engine, [at], str(wanted) if "/" in name else name)
@@ -219,6 +222,11 @@ def forget(call: Call, *, name: Annotated[str, Given("of one note or stored docu
     return ForgetResult(
         name=str(found), landed=landed, undo=undo or UNSET, message=f"{found} is deleted. {landed.then}".strip()
     )
+
+
+def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
+    """Return whether an id without a collection means a stored document, and no note."""
+    return NoteFolder(ws, source).find(doc_id) is None and bool(document_names.candidates(ws.engine, ws.at(), doc_id))
 
 
 def _forget_note(call: Call, source: SourceSettings, wanted: DocumentName) -> ForgetResult:
