@@ -298,6 +298,23 @@ def test_what_changes_in_one_collection_reorders_nothing_of_another(kb, mode):
             assert [each[:3] for each in answer if each[0] == "guide"] == [each[:3] for each in alone[0]]
 
 
+@pytest.mark.parametrize("mode", [Mode.KEYWORD, Mode.HYBRID])
+@pytest.mark.parametrize("notes", [1, 2, 3])
+def test_search_finds_note_by_question_with_one_word_more(kb, mode, notes):
+    """A word that all documents of a small collection hold still tells them from other pages."""
+    dice = random.Random(29)
+    pages = [doc(f"d{number}", prose(dice, dice.choice([5, 60]))) for number in range(40)]
+    texts = {"one": "quokka", "two": "quokka owl", "three": "quokka owl fox", "four": "quokka wombat numbat night"}
+    noted = [doc(str(number), text, collection=name) for name, text in texts.items() for number in range(notes)]
+    rows = [collection(), *map(collection, texts)]
+    path = kb.index(kb.commit(*pages, *noted, collections=rows)).path
+    for name, text in texts.items():
+        for more in ("bandicoot", "hunger"):  # no page holds the first word, and some hold the second
+            hits = kb.search(path, f"{text} {more}", k=notes, mode=mode, collections=("guide", name))
+            assert {hit.collection for hit in hits} == {name}, (text, more)
+            assert hits[0].score > 0.01
+
+
 # -- words of the document -------------------------------------------------------------------------
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -78,14 +80,23 @@ class Corpus:
         return bm25.scores(self.held, found, self.reader.lengths(GUIDE), document_weight=weight, by=by)
 
     def sqlite(self, table: str, query: str) -> dict[int, float]:
-        """What SQLite's `bm25()` says."""
-        asked = " OR ".join(f'"{word}"' for word in keywords.words(query))
+        """The sum of SQLite's `bm25()` of each word, with the weight of our corpus instead of
+        SQLite's.
+        """
         connection = self.pages
         if table == "keywords":
             [piece] = self.reader.pieces(GUIDE)
             connection = piece.segment.words
-        found = connection.execute(f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?", (asked,))
-        return dict(found.fetchall())
+        [texts] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        totals = Counter[int]()
+        for word in dict.fromkeys(keywords.words(query)):
+            asked = f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?"
+            scores = dict(connection.execute(asked, (f'"{word}"',)).fetchall())
+            holding = len(scores)
+            theirs = max(1e-6, math.log((texts - holding + 0.5) / (holding + 0.5)))
+            ours = math.log(1 + (texts + 8 - holding + 0.5) / (holding + 0.5))
+            totals.update({row: score / theirs * ours for row, score in scores.items()})
+        return dict(totals)
 
 
 Making = Callable[..., Corpus]
@@ -173,6 +184,14 @@ def test_the_best_come_with_all_that_tie_with_the_last(corpora):
     assert [len(scores.best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
     assert scores.best(1) == {corpus.first[5]: scores.of(corpus.first[5])}
     assert scores.best(3, list(scores.rows)[:2]).keys() == set(list(scores.rows)[:2])
+
+
+@pytest.mark.parametrize("texts", [1, 2, 7, 60])
+def test_word_of_all_texts_keeps_share_of_score(corpora, texts):
+    """Beside the first word, the question has one that no text holds."""
+    scores = corpora([["owl"]] * texts).scores("owl unknown", 0.6)
+    [score] = set(scores.best(texts).values())
+    assert score > scores.most / 100
 
 
 def test_words_that_are_nowhere_give_nothing(corpora):

@@ -3,8 +3,8 @@
 `bm25(chunk) + document_weight * bm25(document)`: a piece of 500 characters has lost the topic of
 its page, and the document's part gives it back. A document has the words and the length of its
 chunks together. Each collection is a corpus of its own, so that a change in another one reorders
-nothing. The formula for chunks is that of SQLite's `bm25()`, which takes three times as long
-because it searches for the length of every hit.
+nothing. The formula for chunks is that of SQLite's `bm25()` with another weight of words (see
+`Corpus.idf`). SQLite takes three times as long because it searches for the length of every hit.
 
 Correctly rounded logarithms (`decimal`), and single operations on floats in the order of the
 query's words: the same bits on every machine, whatever the rows and segments.
@@ -25,8 +25,10 @@ from vmrag_link.models import Record
 
 K1, B = 1.2, 0.75
 
-LEAST_IDF = 1e-6
-"""Of a word that half of all texts hold: it still tells them apart by how often."""
+PRIOR_TEXTS = 8
+"""Number of texts without any word that are added to each corpus: a small corpus does not show
+which of its words are common.
+"""
 
 BILLION = 10**9
 
@@ -40,9 +42,13 @@ class Corpus(Record, frozen=True):
     tokens: int
 
     def idf(self, holding: int) -> float:
-        """Inverse document frequency of a word that `holding` of the texts hold."""
-        ratio = _EXACT.divide(decimal.Decimal(2 * (self.texts - holding) + 1), decimal.Decimal(2 * holding + 1))
-        return max(LEAST_IDF, float(_EXACT.ln(ratio)))
+        """Inverse document frequency of a word that `holding` of the texts hold.
+
+        `ln(1 + (texts - holding + 0.5) / (holding + 0.5))`, with `PRIOR_TEXTS` among the texts: it
+        is positive also for a word that all texts hold, so a note is found that is the only one.
+        """
+        texts = self.texts + PRIOR_TEXTS
+        return float(_EXACT.ln(_EXACT.divide(decimal.Decimal(2 * texts + 2), decimal.Decimal(2 * holding + 1))))
 
     def factors(self, holding: int) -> tuple[float, float, float]:
         """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the

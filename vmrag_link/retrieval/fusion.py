@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.settings import RetrievalSettings
 
-VERSION = 5
+VERSION = 6
 """Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
 and taken apart into words, how vectors are rounded, how scores are made and ordered.
 """
