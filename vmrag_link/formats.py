@@ -16,6 +16,12 @@ from vmrag_link.errors import FormatTooNew, ProgramTooOld
 
 UPGRADE = "python -m pip install --upgrade vmrag-link"
 
+SOURCES_VERSION = "0.2.0"
+"""The lowest version that knows every key of a source, and repositories with sources and no pin.
+
+Commands that write sources require it.
+"""
+
 _VERSION = r"(?a)\d{1,4}(\.\d{1,4}){0,3}"
 
 
@@ -51,13 +57,18 @@ def require_program(wanted: str, label: str) -> None:
 
     `label` names the place that asks. What is no version is left to the reader.
     """
-    if wanted and not version_flaw(wanted) and _numbers(wanted) > _numbers(__version__):
+    if wanted and not version_flaw(wanted) and is_below(__version__, wanted):
         raise ProgramTooOld(
             f"{label}: this repository requires vmrag-link {wanted} or newer; this is {__version__}.",
             hint=f"python -m pip install --upgrade 'vmrag-link>={wanted}'",
             required=wanted,
             version=__version__,
         )
+
+
+def is_below(version: str, minimum: str) -> bool:
+    """Return whether a version is below another one. A text that is not a version is below all."""
+    return _numbers(version) < _numbers(minimum)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import msgspec
 
 from vmrag_link import env, toolset, yaml_tree
 from vmrag_link.errors import ConfigInvalid
+from vmrag_link.formats import is_below
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
@@ -203,6 +204,8 @@ def _values(key: Key) -> str:
     return "`true`, `false`" if key.kind is bool else "text"
 
 
+_REQUIRES = "requires"
+_REQUIRES_COMMENT = "# An older version of vmrag-link stops here, and prints how to upgrade it."
 _SOURCES = "sources"
 _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{3,}")
 """What no YAML parser takes for anything but a text, but for a few words."""
@@ -210,9 +213,20 @@ _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{3,}")
 _NO_TEXTS = frozenset(("true", "false", "null"))
 
 
-def with_value(data: bytes, key: str, value: str) -> bytes:
+def with_requirement(data: bytes, version: str) -> bytes:
+    """Return the file with `requires` at this version or above.
+
+    Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
+    """
+    stated = next((entry.text for entry in settings_file.read(data, CONFIG_NAME) if entry.key == _REQUIRES), None)
+    if stated is not None and not is_below(stated, version):
+        return data
+    return with_value(data, _REQUIRES, version, comment=_REQUIRES_COMMENT)
+
+
+def with_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
     """The file with this text as the value of a top-level key, in place of what stood there, or at
-    its end.
+    its end, below the comment.
 
     Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
     """
@@ -220,7 +234,7 @@ def with_value(data: bytes, key: str, value: str) -> bytes:
     if before.get(key) == value:
         return data
     written = f"{key}: {msgspec.json.encode(value).decode()}"
-    changed = _replace(data.decode(), key, written) if key in before else _append(data.decode(), written)
+    changed = _replace(data.decode(), key, written) if key in before else _insert(data.decode(), written, comment)
     try:
         after = {each.key: each.text for each in settings_file.read(changed.encode(), CONFIG_NAME)}
     except ConfigInvalid:
@@ -438,6 +452,16 @@ def _sources(entries: Sequence[SettingEntry]) -> tuple[SourceSettings, ...]:
 def _replace(text: str, key: str, written: str) -> str:
     line = re.compile(rf"^(\ufeff?){re.escape(key)}[ \t]*:[^\r\n]*?([ \t]+#[^\r\n]*)?(?=\r?$)", re.MULTILINE)
     return line.sub(lambda found: f"{found[1]}{written}{found[2] or ''}", text, count=1)
+
+
+def _insert(text: str, written: str, comment: str) -> str:
+    """Return the text with a new key: at its end, or first in the braces around the file."""
+    start = re.match(r"\ufeff?(?:[ \t]*(?:#[^\r\n]*)?\r?\n)*(?:---[ \t\r\n]+)?\{", text)
+    if start:
+        between = "" if re.match(r"\s*\}", text[start.end() :]) else ", "
+        return f"{text[: start.end()]}{written}{between}{text[start.end() :]}"
+    apart = "\n" if comment and text.strip() else ""
+    return _append(text, apart + (f"{comment}\n" if comment else "") + written)
 
 
 def _append(text: str, written: str) -> str:

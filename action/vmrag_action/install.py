@@ -99,7 +99,7 @@ def wanted(environ: Mapping[str, str]) -> InstallRequest:
 
 def parse_version(text: str) -> str:
     if text and not _VERSION.fullmatch(text):
-        raise Refused(f"version must be an exact version such as 0.1.0, or empty for the Action's own; found {text!r}.")
+        raise Refused(f"version must be an exact version such as 0.2.0, or empty for the Action's own; found {text!r}.")
     return text
 
 

@@ -451,6 +451,7 @@ INIT_FILES = {
     "staged": bool,
     "ignored": bool,
     "busy": bool,
+    "requires": str,
 }
 INIT = {
     "files": INIT_FILES,

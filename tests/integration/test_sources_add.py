@@ -31,8 +31,32 @@ def test_sources_add_writes_and_stages_a_source(project):
     assert "Added the source handbook: docs/ (2 files)." in result.out
     assert project.git("status", "--short") == "M  .vmrag.yaml"
     text = (project.top / ".vmrag.yaml").read_text()
-    assert text == SETTINGS + '\nsources:\n  - collection: handbook\n    paths: ["docs/"]\n'
+    requirement = '\n# An older version of vmrag-link stops here, and prints how to upgrade it.\nrequires: "0.2.0"\n'
+    assert text == SETTINGS + requirement + '\nsources:\n  - collection: handbook\n    paths: ["docs/"]\n'
     assert "handbook/docs/setup.md" in project.vmrag("query", "setup").out
+
+
+@pytest.mark.parametrize("command", [["sources", "add", "docs"], ["init"]], ids=["sources add", "init"])
+def test_commands_that_write_sources_require_the_version_that_knows_them(project, monkeypatch, command):
+    result = project.vmrag(*command)
+    assert "The file requires vmrag-link 0.2.0: an older version stops" in result.out
+    assert project.vmrag("sources", "add", "src", "--kind", "code").out.count("requires") == 0, "it did before"
+    assert (project.top / ".vmrag.yaml").read_text().count("requires:") == 1
+    monkeypatch.setattr("vmrag_link.formats.__version__", "0.1.0")
+    for words in (["query", "setup"], ["status"], ["sources"]):
+        error = project.vmrag(*words, "--json", code=2).error
+        assert (error["code"], error["hint"]) == (
+            "SCHEMA_TOO_NEW",
+            "python -m pip install --upgrade 'vmrag-link>=0.2.0'",
+        )
+
+
+def test_init_without_sources_requires_no_version(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path)
+    project = new_project(tmp_path / "other")
+    (project.top / ".vmrag.yaml").unlink()
+    assert project.ask("init", "--knowledge-base", "--no-sources")["files"]["requires"] == ""
+    assert "requires:" not in (project.top / ".vmrag.yaml").read_text()
 
 
 def test_sources_add_appends_to_the_first_source_of_the_kind(project):

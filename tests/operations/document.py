@@ -6,6 +6,7 @@ import re
 import sys
 
 from tests.operations.table import TABLE, Follows, Operation
+from vmrag_link import __version__
 from vmrag_link.settings.keys import KEYS
 
 HOOKS = {
@@ -14,9 +15,9 @@ HOOKS = {
     "post-commit": "the same",
     "post-rewrite": "the same at the end of a rebase, and after `--amend`; queues which commit replaces which",
     "post-applypatch": "the same as `post-commit`, for `git am`",
-    "pre-commit": "checks the pin that goes into the commit, and reminds of uncommitted documents, and of changed files whose documents are older",
+    "pre-commit": "checks the pin that goes into the commit, and reminds of uncommitted documents",
     "pre-merge-commit": "checks the merged pin",
-    "pre-push": "checks the pins among the commits that the remote does not have yet, and pushes the knowledge that they name; names files whose documents are older",
+    "pre-push": "checks the pins among the commits that the remote does not have yet, and pushes the knowledge that they name",
 }
 
 FOLLOWS: dict[Follows, str] = {
@@ -133,7 +134,7 @@ pre-commit and prek can also run vmrag's checks from the team's own `.pre-commit
 default_install_hook_types: [pre-commit, pre-merge-commit, pre-push, post-checkout, post-merge, post-rewrite]
 repos:
 - repo: https://github.com/vmrag/vmrag-link
-  rev: v0.1.0  # newer: pre-commit autoupdate, or prek auto-update; --freeze writes the commit that you have read
+  rev: v{version}  # newer: pre-commit autoupdate, or prek auto-update; --freeze writes the commit that you have read
   hooks:
   - id: vmrag-check
   - id: vmrag-push
@@ -142,7 +143,7 @@ repos:
 
 | hook | git hooks | what it does |
 |---|---|---|
-| `vmrag-check` | pre-commit, pre-merge-commit | refuses a pin that is malformed, names a revision that is not here, or drops knowledge in a merge; warns about uncommitted documents (`hooks.on_dirty`), and documents older than their files |
+| `vmrag-check` | pre-commit, pre-merge-commit | refuses a pin that is malformed, names a revision that is not here, or drops knowledge in a merge; warns about uncommitted documents (`hooks.on_dirty`) |
 | `vmrag-push` | pre-push | refuses to push a branch whose pin names a revision that is not here, and new pins that cannot be looked at |
 | `vmrag-sync` | post-checkout, post-merge, post-rewrite | brings the knowledge base and its index to the pin; never fails |
 
@@ -188,7 +189,9 @@ def page() -> str:
     ]
     hooks = [f"| `{name}` | {does} |" for name, does in HOOKS.items()]
     groups = [_group(name, operations) for name, operations in TABLE.items()]
-    return PAGE.format(hooks="\n".join(hooks), settings="\n".join(settings), operations="".join(groups))
+    return PAGE.format(
+        hooks="\n".join(hooks), settings="\n".join(settings), operations="".join(groups), version=__version__
+    )
 
 
 def _values(name: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from vmrag_link import config, settings_docs
+from vmrag_link import __version__, config, settings_docs
 from vmrag_link.errors import ConfigInvalid
+from vmrag_link.formats import SOURCES_VERSION, is_below, version_flaw
 from vmrag_link.settings import Config, SourceSettings
 
 SOURCES = (
@@ -78,3 +79,39 @@ def test_with_source_keeps_all_other_text(before, source):
 def test_with_source_refuses_a_file_that_it_cannot_edit():
     with pytest.raises(ConfigInvalid):
         settings_docs.with_source(b"{retrieval: {k: 5}}\n", MORE)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "# a comment\n",
+        "retrieval:\n  k: 5",
+        "retrieval:\r\n  k: 5\r\n",
+        "---\nretrieval.k: 5\n",
+        "{retrieval: {k: 5}}\n",
+        "# c\n{}\n",
+        "\ufeff{ }",
+        'requires: "0.1"  # why\nretrieval.k: 5\n',
+        'requires: ""\n',
+    ],
+)
+def test_with_requirement_keeps_all_other_text(before):
+    stated = loaded(before.encode())
+    after = settings_docs.with_requirement(before.encode(), SOURCES_VERSION)
+    assert loaded(after) == msgspec.structs.replace(stated, requires=SOURCES_VERSION)
+    assert settings_docs.with_requirement(after, SOURCES_VERSION) == after
+    assert (b"\r\n" in after) == ("\r\n" in before)
+    for comment in ("# a comment", "# c", "# why"):
+        assert (comment in before) == (comment in after.decode().splitlines() or f"  {comment}\n" in after.decode())
+
+
+@pytest.mark.parametrize("stated", ["0.2", "0.2.0", "0.10", "1"])
+def test_with_requirement_keeps_a_version_that_is_not_lower(stated):
+    before = f'requires: "{stated}"\n'.encode()
+    assert settings_docs.with_requirement(before, SOURCES_VERSION) == before
+
+
+def test_this_program_is_not_below_the_version_that_it_writes():
+    assert not is_below(__version__, SOURCES_VERSION)
+    assert version_flaw(SOURCES_VERSION) is None

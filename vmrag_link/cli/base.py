@@ -168,6 +168,11 @@ def kept_line(count: int, command: str) -> str:
     return f"{which} never committed. To get {them} back: {command}"
 
 
+def describe_requirement(version: str) -> str:
+    """Return the line about a version that the settings file requires now."""
+    return f"The file requires vmrag-link {version}: an older version stops and prints how to upgrade it."
+
+
 def rest_line(shown: int, total: int, offset: int) -> str:
     """Below a page of a list that goes on."""
     return f"{shown} of {total}; more: --offset {offset + shown}"

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from vmrag_hooks import shim_files
 from vmrag_link.cli import new_knowledge_base, output
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, describe_requirement
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural
@@ -121,6 +121,8 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
         yield f"Wrote {CONFIG_NAME}, which git ignores: it applies to this working tree only."
     elif report.written and (report.sources or report.notes):
         yield f"Changed {CONFIG_NAME}. You wrote this file, so run: git add {CONFIG_NAME}"
+    if report.requires:
+        yield describe_requirement(report.requires)
 
 
 def _describe_notes(report: InitReport) -> Iterator[str]:

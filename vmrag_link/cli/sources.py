@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_requirement, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
 from vmrag_link.ops.branches.dedupe_sources import Deduplication, dedupe_sources
@@ -127,6 +127,8 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
         yield f"Added the source {name}: {paths} ({number})."
     else:
         yield f"Added to the source {name}: {paths} ({number})."
+    if addition.requires:
+        yield describe_requirement(addition.requires)
     if addition.unavailable:
         yield f"warning: {name} cannot be read here: {addition.unavailable}"
     if addition.stored:

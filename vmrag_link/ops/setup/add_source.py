@@ -15,6 +15,7 @@ from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.errors import ConfigInvalid, NotInitialized, PinError, UsageInvalid, quoted
+from vmrag_link.formats import SOURCES_VERSION
 from vmrag_link.git import listing, plumbing, versions
 from vmrag_link.models import SYSTEM, WITHOUT_FILES, Record
 from vmrag_link.ops.documents import collections
@@ -46,6 +47,8 @@ class SourceAddition(Record, frozen=True):
     """True if git's index has the changed file."""
     stored: bool
     """True if the knowledge base stores a collection of that name, which answers instead."""
+    requires: str
+    """The version of vmrag-link that the file requires only now. Empty for none."""
     unavailable: str
     """Why the source cannot be read on this machine; empty if it can."""
     write: bool = False
@@ -77,6 +80,7 @@ def add_source(
                 new += (pathspec,)
             files.update(named)
         new = tuple(spec for spec in dict.fromkeys(new) if spec not in target.paths)
+        required = ws.config.requires
         if new:
             staged = _write_source(ws, SourceSettings(target.collection, new, (), target.kind))
         else:
@@ -89,6 +93,7 @@ def add_source(
         files=len(files),
         staged=staged,
         stored=stored,
+        requires=ws.config.requires if ws.config.requires != required else "",
         unavailable=languages.problem() if target.kind == "code" else "",
     )
 
@@ -247,7 +252,8 @@ def _write_source(ws: Workspace, source: SourceSettings) -> bool:
     A file with changes that git has not staged is left to the user.
     """
     before = config.own_text(ws.places.config)
-    written = settings_docs.with_source(config.template().encode() if before is None else before, source)
+    text = config.template().encode() if before is None else before
+    written = settings_docs.with_source(settings_docs.with_requirement(text, SOURCES_VERSION), source)
     if len(written) > settings_file.MAX_BYTES:
         raise ConfigInvalid(
             f"{CONFIG_NAME} would have more than {settings_file.MAX_BYTES} bytes.",

@@ -54,6 +54,8 @@ class InitReport(Record, frozen=True):
     """Whether git ignores the settings file."""
     busy: bool
     """Whether another git command held the index, so that the file was not staged."""
+    requires: str
+    """The version of vmrag-link that the file requires only now. Empty for none."""
     notes: str = ""
     """The folder of the source for notes that was added; empty if none was."""
     no_notes: NoNotes = ""
@@ -73,7 +75,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     require_files(ws.places.config)
     require_folders(ws.places.shared, ws.places.own)
     tracked = listing.tracked_files(ws.places)
-    configured = ws.config.sources  # a settings file that cannot be read stops here
+    configured, required = ws.config.sources, ws.config.requires  # a settings file that cannot be read stops here
     proposed = () if not with_sources or any(not source.write for source in configured) else ws.sources.proposals()
     no_notes = _find_obstacle(ws)
     added_notes = (
@@ -100,6 +102,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         staged,
         ignored,
         should_stage and not staged,
+        ws.config.requires if ws.config.requires != required else "",
         NOTES_SOURCE.folder if added_notes else "",
         no_notes if with_notes else "",
     )

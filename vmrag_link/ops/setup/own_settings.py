@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link import config, settings_docs
+from vmrag_link.formats import SOURCES_VERSION
 from vmrag_link.paths import write_atomically
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace
@@ -33,4 +34,6 @@ def is_written_by_us(ws: Workspace, *, remote: str = "") -> bool:
 def _build_settings(before: bytes | None, remote: str, sources: Sequence[SourceSettings]) -> bytes:
     text = config.template().encode() if before is None else before
     text = settings_docs.with_value(text, "remote", remote) if remote else text
-    return settings_docs.with_sources(text, sources)
+    return (
+        settings_docs.with_sources(settings_docs.with_requirement(text, SOURCES_VERSION), sources) if sources else text
+    )

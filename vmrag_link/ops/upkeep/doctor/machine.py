@@ -93,7 +93,7 @@ def _check_path() -> Iterator[Finding]:
     elif not (own.exists() and own.samefile(path)):
         said = proc.run([path, "--version"]).text.split() if path == proc.find("vmrag") else []
         if __version__ not in said:
-            version = next(iter(said[2:]), "unknown")  # vmrag, version 0.1.0
+            version = next(iter(said[2:]), "unknown")  # vmrag, version 0.2.0
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
             fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
