@@ -220,15 +220,14 @@ def test_a_text_that_is_no_remote_leaves_nothing(bare, tools, url):
         ("# one\nremote: git+file:///a  # why\nindex.keep_mb: 3\n", '# one\nremote: "x"  # why\nindex.keep_mb: 3\n'),
         ('remote: "git:"\n', 'remote: "x"\n'),
         ("remote: 'x' # as it is\n", "remote: 'x' # as it is\n"),
+        ("{index.keep_mb: 3}\n", '{remote: "x", index.keep_mb: 3}\n'),
     ],
 )
 def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
     assert settings_docs.with_value(before.encode(), "remote", "x").decode() == after
 
 
-@pytest.mark.parametrize(
-    "text", ["{index.keep_mb: 3}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"]
-)
+@pytest.mark.parametrize("text", ["{remote: y}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"])
 def test_a_file_into_which_no_line_can_be_written_says_which_one(text):
     with pytest.raises(ConfigInvalid) as raised:
         settings_docs.with_value(text.encode(), "remote", "x")

@@ -306,7 +306,16 @@ def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(proje
     shown = project.vmrag("init").out
     settings = (project.top / ".vmrag.yaml").read_bytes()
     comment = b"# An older version of vmrag-link stops here, and prints how to upgrade it."
-    added = [b"", comment, b'requires: "0.2.0"', b"", b"sources:", b"  - collection: docs", b'    paths: ["**/*.md"]', b""]
+    added = [
+        b"",
+        comment,
+        b'requires: "0.2.0"',
+        b"",
+        b"sources:",
+        b"  - collection: docs",
+        b'    paths: ["**/*.md"]',
+        b"",
+    ]
     assert settings == own + b"\r\n" + b"\r\n".join(added)
     assert ".vmrag.yaml" not in project.git("diff", "--cached", "--name-only")
     assert "git add .vmrag.yaml" in shown
