@@ -100,6 +100,11 @@ class Places(NamedTuple):
         return self.shared / "builder"
 
     @property
+    def chroma_follows(self) -> Path:
+        """A mark for the hooks: Chroma's stores follow the files of each commit."""
+        return self.builder / "follows"
+
+    @property
     def working_copies(self) -> Path:
         """The views of uncommitted documents; derived."""
         return self.shared / "uncommitted"

@@ -15,8 +15,9 @@ from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git import hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
-from vmrag_link.git.hook_config import HOOKS
+from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import git
+from vmrag_link.ops.status.cautions import needs_hooks_for_files
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places, read_recorded_path
 from vmrag_link.settings import HookPlace
@@ -32,7 +33,9 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
     folder = found.folder(ws.places)
     if installer.installed(ws.places, folder) or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
         install = _install(ws.places, folder)
-        absent = [hook for hook in hook_config.chosen(ws.places) if not _is_there(ws.places, folder, hook)]
+        chosen = hook_config.chosen(ws.places)
+        needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
+        absent = [hook for hook in needed if not _is_there(ws.places, folder, hook)]
         yield from _missing(folder, absent, install)
         paths = _paths(ws.places, folder)
         configured = [ws.places.configured_hooks / hook for hook in hook_config.configured(ws.places)]
@@ -173,7 +176,8 @@ def _reinstall(ws: Workspace, finding: Finding) -> str:
 def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallReport:
     """Where they are, whatever the settings say: those may be what is broken."""
     place: HookPlace = "config" if hook_config.configured(ws.places) else "files"
-    return installer.install(ws.places, hooks=hooks, force=True, place=place)
+    files_only = needs_hooks_for_files(ws)
+    return installer.install(ws.places, hooks=hooks, force=True, place=place, files_only=files_only)
 
 
 # -- the interpreter

@@ -19,7 +19,7 @@ from vmrag_hooks.ways import Ways, chosen_place, refuse, ways_to
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
 from vmrag_link.git import hook_config, pin_merge, plumbing, sidecar_repo
 from vmrag_link.git import hooks as found
-from vmrag_link.git.hook_config import HOOKS
+from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.settings import HookPlace
@@ -94,23 +94,27 @@ def install(
     force: bool = False,
     worktree: bool | None = None,
     place: HookPlace = "files",
+    files_only: bool = False,
 ) -> InstallReport:
     """Write the hooks, record the interpreter, register the merge driver; a second time changes
     nothing. `place`: the setting; hooks that are in the other one move.
 
     `hooks`: these are added to the chosen ones; None: the chosen ones, at first all. `worktree`:
     True lets the hooks act in this work tree and others where that was said, unless they act in all
-    already; False in all; None leaves that as it is. Raises `HooksRefused`, before anything is
-    written, as `chosen_place`, for a hooks directory that others use, too
-    (`chaining.refuse_shared`; not with `force`), where two hooks of other tools would have to be
-    kept, and as `husky.require_writable` and `lefthook.require_writable`.
+    already; False in all; None leaves that as it is. `files_only`: the repository stores no
+    documents, so only the chosen post-* hooks are installed, and no merge driver.
+
+    Raises `HooksRefused`, before anything is written, as `chosen_place`, for a hooks directory that
+    others use, too (`chaining.refuse_shared`; not with `force`), where two hooks of other tools
+    would have to be kept, and as `husky.require_writable` and `lefthook.require_writable`.
     """
     folder = found.folder(places)
     to = chosen_place(places, folder, place, force=force)
     there = installed(places, folder)
     moved = own_shims(places, folder) if to.configured else hook_config.configured(places)
     names = {*(hook_config.chosen(places) or HOOKS if hooks is None else hooks), *moved}
-    hooks = tuple(hook for hook in HOOKS if hook in names)
+    chosen = {*names}
+    hooks = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in names)
     ways = Ways() if to.configured else ways_to(places, folder, hooks, force=force)
     refuse(places, folder, ways)
     with shim_files.readable_failures(folder):
@@ -118,7 +122,7 @@ def install(
         if worktree and (hook_config.is_limited(places) or not there):
             hook_config.limit(places)
         before = hook_config.chosen(places) if there or places.interpreter.exists() else ()
-        hook_config.choose(places, {*before, *hooks})
+        hook_config.choose(places, {*before, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
         if to.configured:  # never in both: what is killed in between is in neither
             own = folder if chaining.inside(folder, places) else places.common / "hooks"
@@ -131,7 +135,7 @@ def install(
         started = _start_by_tools(places, folder, ways)
         if worktree is False:
             hook_config.widen(places)
-    driver = pin_merge.register_driver(places, shims.driver_command(python))
+    driver = not files_only and pin_merge.register_driver(places, shims.driver_command(python))
     changed = {*written, *started.hooks}
     return InstallReport(
         str(places.configured_hooks if to.configured else folder),

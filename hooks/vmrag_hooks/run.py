@@ -57,9 +57,13 @@ def follow(directory: Path) -> None:
 def _follow(directory: Path, notes: Notes) -> list[str]:
     workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE, answer_seconds=ANSWER_SECONDS)
     try:
-        if not workspace.initialized or workspace.config.hooks.sync == "off":
+        if not workspace.initialized and not workspace.places.chroma_follows.exists():
             return []
         mode = workspace.config.hooks.sync
+        if mode == "off":
+            return []
+        if not workspace.initialized:
+            return _follow_files(workspace)
         if mode == "auto":
             notes.limits = SMALL
         if mode == "background" or (mode == "auto" and background.running(background.sync_of(workspace.places))):
@@ -68,17 +72,30 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
             said = _sync(workspace)
         except TooMuch:
             return _hand_over(workspace)
-        if mode == "foreground" and workspace.config.index.chroma == "wait":
-            from vmrag_link.ops.follow import sync
-
-            guarded(lambda: sync.wait_if_set(workspace), say=said.append)
-        return said
+        return said + _wait_for_chroma(workspace)
     finally:
         workspace.close()
 
 
+def _follow_files(workspace: Workspace) -> list[str]:
+    """Let Chroma's store follow the files of a repository that has no knowledge base here."""
+    workspace.chroma.follow()
+    return _wait_for_chroma(workspace)
+
+
+def _wait_for_chroma(workspace: Workspace) -> list[str]:
+    """Wait for Chroma's store if the settings let git wait. Return why it could not be made."""
+    failures: list[str] = []
+    if workspace.config.hooks.sync == "foreground" and workspace.config.index.chroma == "wait":
+        from vmrag_link.ops.follow import sync
+
+        guarded(lambda: sync.wait_if_set(workspace), say=failures.append)
+    return failures
+
+
 def _hand_over(workspace: Workspace) -> list[str]:
     if binding.is_current(workspace.places, workspace.views):
+        workspace.chroma.follow()  # HEAD may have other files with the same pin
         return []
     from vmrag_hooks.background import start  # rarely needed, and a checkout waits for imports
 

@@ -106,7 +106,11 @@ fi
     "post-checkout 00000000"*) # git clone, with a template
         [ -f .dolt-version ] && echo "vmrag: this code pins a knowledge base; to fetch it: vmrag clone" >&2 ;;
     esac
-    [ $hook = pre-push ] || exit $status # pins go out without it, too
+    case $hook in
+    pre-push) ;; # pins go out without it, too
+    post-*) [ -e "$common/vmrag/builder/follows" ] || exit $status ;; # Chroma's store follows files
+    *) exit $status ;;
+    esac
 fi
 if [ -e "$common/vmrag/some-work-trees" ] && [ ! -e "$dir/vmrag/hooked" ]; then
     exit $status # `vmrag install --worktree` was run in others
@@ -132,36 +136,49 @@ fi
 # base (a fresh clone is told of `vmrag clone`); in a work tree that `vmrag install --worktree` left
 # out (`PLACES`).
 
+HEAD_COMMIT = r"""
+commit=
+find_commit() { # HEAD's commit
+    [ -z "$commit" ] || return
+    if [ "$head" = detached ]; then
+        IFS= read -r commit 2>/dev/null <"$dir/HEAD"
+    else
+        IFS= read -r commit 2>/dev/null <"$common/$head"
+    fi
+    case $commit in
+    "" | *[!0-9a-f]*) commit=$(git rev-parse -q --verify HEAD) ;; # packed, or no file
+    esac
+}
+"""
+
 # post-commit, post-applypatch   no arguments, no standard input; git ignores the exit code
 # post-merge                     $1: 1 for a squash merge, else 0; git ignores the exit code. Not
 #                                fired by a merge that stops in conflict
 #   always     a line `commit HASH BRANCH` for the table of links; then as post-checkout
 QUEUE_COMMIT = r"""
 # For the table of links, which the next `vmrag links` fills
-commit=
-if [ "$head" = detached ]; then
-    IFS= read -r commit 2>/dev/null <"$dir/HEAD"
-else
-    IFS= read -r commit 2>/dev/null <"$common/$head"
+if [ -d "$common/vmrag/kb" ]; then
+    find_commit
+    branch=${head#refs/heads/}
+    [ "$head" = detached ] && branch=
+    made "$common/vmrag/links.queue"
+    { echo "commit $commit $branch" >>"$common/vmrag/links.queue"; } 2>/dev/null
 fi
-case $commit in
-"" | *[!0-9a-f]*) commit=$(git rev-parse -q --verify HEAD) ;; # packed, or no file
-esac
-branch=${head#refs/heads/}
-[ "$head" = detached ] && branch=
-made "$common/vmrag/links.queue"
-{ echo "commit $commit $branch" >>"$common/vmrag/links.queue"; } 2>/dev/null
 """
 
 # post-rewrite   $1: `amend` or `rebase`; standard input: a line `OLD NEW` for each commit that was
 #                rewritten; git ignores the exit code
 #   always       a line `rewrite OLD NEW` each for the table of links; then as post-checkout
 QUEUE_REWRITTEN = r"""
-made "$common/vmrag/links.queue"
+queue=/dev/null
+if [ -d "$common/vmrag/kb" ]; then
+    queue=$common/vmrag/links.queue
+    made "$queue"
+fi
 rewritten() { # For the table of links, which the next `vmrag links` fills
     while read -r old new line; do
         [ -z "$new" ] || echo "rewrite $old $new"
-    done >>"$common/vmrag/links.queue"
+    done >>"$queue"
 } 2>/dev/null
 if [ -n "$chained" ]; then
     given | rewritten
@@ -176,6 +193,9 @@ fi
 # The arguments are not used: `git checkout FILE` moves the pin without HEAD. What counts is HEAD's
 # name and the bytes of the pin.
 #   both as in `applied`     nothing to do. This approximates `sync.binding.is_applied` by texts
+#   Chroma's store follows files, and HEAD's commit is another one than in `tree/committed`
+#                            Python has the store built in the background, with or without a
+#                            knowledge base (`sync.chroma_state`)
 #   another branch with the same pin, and neither uncommitted documents nor a killed commit
 #                            the same documents, the same index: the next command notes HEAD's name
 #   in a rebase, am, sequence or bisect, or in another command's hook
@@ -215,9 +235,21 @@ unchanged() { # Descriptor 3: HEAD's name, then pin or nopin, then the pin, as l
     fi
 }
 
+followed() { # Is Chroma's store at HEAD's files, or does it follow none?
+    [ -e "$common/vmrag/builder/follows" ] || return 0
+    line=
+    IFS= read -r line 2>/dev/null <"$dir/vmrag/tree/committed"
+    find_commit
+    [ "$line" = "$commit" ]
+}
+
+moved=
 if [ -f "$dir/vmrag/applied" ]; then
-    unchanged 3<"$dir/vmrag/applied" && exit $status
+    unchanged 3<"$dir/vmrag/applied" || moved=knowledge
+elif [ -d "$common/vmrag/kb" ]; then
+    moved=knowledge
 fi
+[ -n "$moved" ] || ! followed || exit $status
 
 # Where more of the same follows leave a mark and no more: the end of a rebase tells post-rewrite, the end of a bisect brings a branch
 # back, and the next query looks by itself. So too within another command's hook: pre-commit checks files out, and back again.
@@ -225,8 +257,10 @@ if [ "$hook $1" != "post-rewrite rebase" ]; then
     if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ] || [ -d "$dir/sequencer" ] ||
         { [ $hook = post-checkout ] && [ -n "${GIT_INDEX_FILE-}${_PRE_COMMIT_SKIP_POST_CHECKOUT-}" ]; } ||
         { [ -f "$dir/BISECT_LOG" ] && [ "$head" = detached ]; }; then
-        [ -d "$dir/vmrag" ] || mkdir -m 700 "$dir/vmrag" 2>/dev/null
-        made "$dir/vmrag/pending"
+        if [ -n "$moved" ]; then
+            [ -d "$dir/vmrag" ] || mkdir -m 700 "$dir/vmrag" 2>/dev/null
+            made "$dir/vmrag/pending"
+        fi
         exit $status
     fi
 fi

@@ -13,7 +13,7 @@ from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
 from vmrag_link.git.hook_config import DRY, SYNCING
 
-VERSION = 10
+VERSION = 11
 
 STANDS_BACK = 9
 """From this version on a shim does nothing where git has run the hook from its configuration."""
@@ -41,12 +41,13 @@ _STOPPED = f"""\
 """
 
 _SYNCED = (parts.SYNC, parts.RUN, parts.START, parts.END)
+_PLACED = (parts.PLACES, parts.HEAD_COMMIT)
 _PARTS = {
-    "post-checkout": (parts.NO_STDIN, parts.PLACES, *_SYNCED),
-    "post-merge": (parts.NO_STDIN, parts.PLACES, parts.QUEUE_COMMIT, *_SYNCED),
-    "post-rewrite": (parts.STDIN, parts.PLACES, parts.QUEUE_REWRITTEN, *_SYNCED),
-    "post-commit": (parts.NO_STDIN, parts.PLACES, parts.QUEUE_COMMIT, *_SYNCED),
-    "post-applypatch": (parts.NO_STDIN, parts.PLACES, parts.QUEUE_COMMIT, *_SYNCED),
+    "post-checkout": (parts.NO_STDIN, *_PLACED, *_SYNCED),
+    "post-merge": (parts.NO_STDIN, *_PLACED, parts.QUEUE_COMMIT, *_SYNCED),
+    "post-rewrite": (parts.STDIN, *_PLACED, parts.QUEUE_REWRITTEN, *_SYNCED),
+    "post-commit": (parts.NO_STDIN, *_PLACED, parts.QUEUE_COMMIT, *_SYNCED),
+    "post-applypatch": (parts.NO_STDIN, *_PLACED, parts.QUEUE_COMMIT, *_SYNCED),
     "pre-commit": (parts.NO_STDIN, parts.PLACES, parts.COMMIT_GATE, parts.RUN, parts.START, parts.END),
     "pre-merge-commit": (parts.NO_STDIN, parts.PLACES, parts.RUN, parts.START, parts.END),
     "pre-push": (parts.STDIN, parts.PLACES, parts.PUSH_GATE, parts.RUN, parts.START_WITH_STDIN, parts.END),

@@ -5,7 +5,6 @@ beside other work trees.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -17,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import chroma as chroma_client
 from tests.support import terminal
-from tests.support.chroma import needs_chroma
+from tests.support.chroma import needs_chroma, seen
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, error_of, read_only, small_disk, start
 from tests.support.terminal import Done, Project
 from vmrag_link import locks
@@ -37,17 +37,7 @@ pytestmark = [pytest.mark.hooks("off"), needs_chroma]
 
 template = terminal.template
 
-CLIENT = """
-import json, os, sys
-os.chdir("/")
-import chromadb
-for line in sys.stdin:
-    path, tenant, database = json.loads(line)
-    settings = chromadb.Settings(anonymized_telemetry=False)
-    client = chromadb.PersistentClient(path, settings=settings, tenant=tenant, database=database)
-    held = {each.name: each.get(include=["documents"]) for each in client.list_collections()}
-    print(json.dumps({name: dict(zip(rows["ids"], rows["documents"])) for name, rows in held.items()}), flush=True)
-"""
+client = chroma_client.client
 
 
 @pytest.fixture
@@ -72,25 +62,6 @@ def alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(ChromaStores, "start", start)
     return started
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[subprocess.Popen[str]]:
-    """Chroma's public client, in a process that reads one store after the other."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    yield process
-    process.communicate()
-
-
-def seen(client: subprocess.Popen[str], report: dict[str, str]) -> dict[str, dict[str, str]]:
-    """What the public client reads: texts by collection and id."""
-    assert client.stdin is not None
-    assert client.stdout is not None
-    client.stdin.write(json.dumps([report["chroma"], report["tenant"], report["database"]]) + "\n")
-    client.stdin.flush()
-    return json.loads(client.stdout.readline())
 
 
 def pinned(project: Project) -> dict[str, dict[str, str]]:
@@ -230,6 +201,7 @@ def test_switched_off_nothing_is_ever_made_and_who_asks_is_told(project, alone, 
     assert chroma(project) == {
         "state": "off",
         "revision": project.pinned,
+        "commit": None,
         "path": None,
         "done": 0,
         "total": 0,
@@ -409,9 +381,13 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
     assert found["state"] == "failed"
     assert found["error"] == "Chroma failed to add 5 chunks."
     assert found["hint"] == "Look at the disk; then: vmrag sync --wait"
-    assert f"chroma     {project.pinned[:7]}, failed: " in project.vmrag("status").out
-    [finding] = findings(project)
-    assert finding["fix"] == "vmrag sync --wait"
+    assert "chroma" not in project.vmrag("status").out
+    assert findings(project) == []
+    with monkeypatch.context() as by_user:
+        by_user.setenv("VMRAG_INDEX_CHROMA", "follow")
+        assert f"chroma     {project.pinned[:7]}, failed: " in project.vmrag("status").out
+        [finding] = findings(project)
+        assert finding["fix"] == "vmrag sync --wait"
     alone.clear()
     project.vmrag("query", "rest")
     assert alone == [], "no busy loop"
@@ -440,7 +416,7 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
         wanted = ws.chroma.local.of(project.pinned)
-        exchange = locks.exclusive(directories.lock_of(wanted.view), purpose="replace a view", timeout=5)
+        exchange = locks.exclusive(directories.lock_of(wanted.views[0]), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
             chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET)
         assert chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET).is_dir()

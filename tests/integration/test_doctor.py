@@ -1001,19 +1001,20 @@ def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, mo
     assert found["level"] == "warning"
 
 
-@pytest.mark.parametrize(("setting", "level"), [("auto", "note"), ("follow", "warning"), ("wait", "warning")])
-def test_without_chromadb_there_is_no_store_for_its_clients_which_is_said_once(project, monkeypatch, setting, level):
+@pytest.mark.parametrize("setting", ["follow", "wait"])
+def test_doctor_warns_once_if_a_wanted_store_needs_chromadb(project, monkeypatch, setting):
     monkeypatch.setitem(sys.modules, "chromadb", None)
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", setting)
     found = findings(project)
     assert {name for name, each in found.items() if "chromadb" in each["message"]} == {"INDEX_EXTRA_MISSING"}
-    assert found["INDEX_EXTRA_MISSING"]["level"] == level
+    assert found["INDEX_EXTRA_MISSING"]["level"] == "warning"
     assert found["INDEX_EXTRA_MISSING"]["fix"].endswith("-m pip install 'vmrag-link[chroma]'")
 
 
-def test_where_the_settings_want_no_store_nothing_is_said_of_chromadb(project, monkeypatch):
+@pytest.mark.parametrize("setting", ["auto", "off"])
+def test_doctor_does_not_name_chromadb_if_no_store_is_wanted(project, monkeypatch, setting):
     monkeypatch.setitem(sys.modules, "chromadb", None)
-    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", setting)
     assert "INDEX_EXTRA_MISSING" not in findings(project)
 
 
@@ -1023,9 +1024,9 @@ def test_a_chromadb_of_another_version_is_told_with_what_installs_one_that_works
     (tmp_path / "chromadb" / "__init__.py").touch()
     monkeypatch.delitem(sys.modules, "chromadb", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "auto")
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "follow")
     found = findings(project)["INDEX_EXTRA_MISSING"]
-    assert found["level"] == "note"
+    assert found["level"] == "warning"
     assert "chromadb 1.6.0 is installed" in found["message"]
     assert found["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 

@@ -1,10 +1,13 @@
 """What only tests ask of Chroma's library: whether it is there, to evaluate filters, and how an
-HNSW index was made.
+HNSW index was made; and Chroma's public client, in a process of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -45,3 +48,35 @@ def passing(
 def hnsw_of(store: ChromaStore, name: str) -> dict[str, Any]:
     """The settings that the collection's HNSW index was made with."""
     return dict(store._rust.get_collection(name, TENANT, DATABASE).configuration["hnsw"])
+
+
+CLIENT = """
+import json, os, sys
+os.chdir("/")
+import chromadb
+for line in sys.stdin:
+    path, tenant, database = json.loads(line)
+    settings = chromadb.Settings(anonymized_telemetry=False)
+    client = chromadb.PersistentClient(path, settings=settings, tenant=tenant, database=database)
+    held = {each.name: each.get(include=["documents"]) for each in client.list_collections()}
+    print(json.dumps({name: dict(zip(rows["ids"], rows["documents"])) for name, rows in held.items()}), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[subprocess.Popen[str]]:
+    """Chroma's public client, in a process that reads one store after the other."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    yield process
+    process.communicate()
+
+
+def seen(client: subprocess.Popen[str], report: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What the public client reads: texts by collection and id."""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    client.stdin.write(json.dumps([report["chroma"], report["tenant"], report["database"]]) + "\n")
+    client.stdin.flush()
+    return json.loads(client.stdout.readline())

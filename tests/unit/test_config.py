@@ -85,6 +85,7 @@ def test_the_defaults_are_these():
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
         "index": {"keep_mb": 500, "chroma": "auto", "store_documents": True},
         "chroma": {
+            "sources": "documents",
             "mode": "embedded",
             "url": "",
             "tenant": "default_tenant",

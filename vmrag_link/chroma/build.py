@@ -181,12 +181,12 @@ class _Making(NamedTuple):
             self.folder,
             self.source,
             with_texts=self.stores.store_documents,
-            only=plan.add if plan.boot else None,
+            only=_by_documents(plan.add, self.source) if plan.boot else None,
             between=self.between,
         )
         if problem:
             raise IndexFailed(
-                f"Chroma's store of {self.source.revision[:7]} is not what the index holds: {problem}.",
+                f"Chroma's store {self.source.revision[:7]} is not what the index holds: {problem}.",
                 hint="Run it again: vmrag sync --wait",
             )
         _sweep_segments(self.folder)
@@ -218,7 +218,8 @@ class _Making(NamedTuple):
                     store.add(ids[name], rows)
                     task.advance(len(rows.ids))
             for name, held in self.source.collections.items():
-                store.describe(ids[name], {**description(held.collection), "revision": self.source.revision})
+                revision = self.source.revisions[name]
+                store.describe(ids[name], {**description(held.collection), "revision": revision})
 
     def _held(self) -> Held:
         return {
@@ -242,6 +243,15 @@ class _Making(NamedTuple):
             [each.metadata for each in chunks],
             [each.text for each in chunks] if self.stores.store_documents else None,
         )
+
+
+def _by_documents(add: Mapping[str, list[Placed]], index: OpenIndex) -> Mapping[str, list[Placed]]:
+    """Return the collections of which only these documents have to be compared.
+
+    Code is compared whole: another version of a grammar cuts an equal text into other chunks.
+    """
+    collections = index.collections
+    return {name: rows for name, rows in add.items() if collections[name].collection.chunking.strategy != "code"}
 
 
 def _batches(documents: Iterable[Placed]) -> Iterator[list[Placed]]:

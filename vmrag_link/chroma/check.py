@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.chroma.bindings import ChromaStore, StoredRow, open_store
+from vmrag_link.chroma.stores import JOINT
 from vmrag_link.errors import IndexFailed, is_too_long, path_too_long
-from vmrag_link.index import flat_files, seal
+from vmrag_link.index import flat_files, seal, view
 from vmrag_link.index.metadata import MetadataValue, chroma_name, chunk_id, document_metadata, parse_chunk_id, place
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.view import IndexedCollection
+from vmrag_link.index.view import IndexedCollection, IndexView
 from vmrag_link.models import DocumentHeader
 
 Vectors = Callable[[IndexReader, IndexedCollection, Mapping[int, str]], Mapping[int, bytes]]
@@ -46,15 +47,29 @@ class ChunkRow(NamedTuple):
 
 
 class OpenIndex:
-    """Hold the view's lock while it is opened. It stays readable where it is removed afterwards."""
+    """Views as one index. Hold their locks while they are opened. They stay readable where they are
+    removed afterwards.
 
-    def __init__(self, folder: Path) -> None:
+    A collection of a view hides those of the same name in later views, as in a query. `leave_out`:
+    collections that are not wanted.
+    """
+
+    def __init__(self, folder: Path, *more: Path, leave_out: frozenset[str] = frozenset()) -> None:
         self.folder = folder
+        views: list[IndexView] = []
+        for path in (folder, *more):
+            hidden = leave_out.union(*(earlier.collections for earlier in views))
+            views.append(view.drop_collections(view.read(path), hidden))
+        revisions = [seal.read(path).revision for path in (folder, *more)]
+        self.revision = JOINT.join(revisions)
+        self.revisions = {
+            name: revision for opened, revision in zip(views, revisions, strict=True) for name in opened.collections
+        }
+        """The revision of the view that a collection is from."""
         with contextlib.ExitStack() as opened:
-            self.reader = opened.enter_context(IndexReader.open(folder))
+            self.reader = opened.enter_context(IndexReader(view.joined(views), view.segments_beside(folder)))
             self.reader.hold()
             self.collections = self.reader.collections
-            self.revision = seal.read(folder).revision
             self.stand_ins = frozenset(self.reader.view.unembedded)
             self._opened = opened.pop_all()
 

@@ -1,6 +1,8 @@
 """Chroma's stores of sealed indexes, one directory each, which any Chroma client may open.
 
     chroma/<revision>-<settings>/           a revision; <settings>: what decides a store besides
+    chroma/<revision>~<files>-<settings>/   a revision, and files of a commit; without a knowledge
+                                            base, <revision> is that of the view of the files
     chroma/<revision>+<contents>-<settings>/    with uncommitted documents, of a working copy
         chroma.sqlite3 and folders          Chroma's own files
         held                                what it was made of: collections and documents
@@ -30,8 +32,13 @@ from vmrag_link.index.view import directory_suffix
 from vmrag_link.models import Collection as CollectionDefinition
 from vmrag_link.models import Record
 
-STORE_FORMAT = "2"
+STORE_FORMAT = "3"
 """Rises with every change of what a store holds of an index."""
+
+JOINT = "~"
+"""Between the revisions of the views that a store is made of."""
+
+FILES_DIGITS = 12
 
 LEASE_SECONDS = 3600.0
 
@@ -85,8 +92,14 @@ class Stores(Directories):
         self.settings = directory_suffix(store=STORE_FORMAT, store_documents=store_documents)
 
     def path(self, revision: str, contents: str = "") -> Path:
-        """The store of a revision; with `contents`, of that revision and uncommitted documents."""
-        return self.root / f"{revision}{'+' if contents else ''}{contents}-{self.settings}"
+        """The store of an index with this revision; `contents`: of its uncommitted documents, too.
+
+        Of a second revision the name has only the first digits, because a database needs a short
+        path.
+        """
+        first, joint, files = revision.partition(JOINT)
+        name = f"{first}{joint}{files[:FILES_DIGITS]}{'+' if contents else ''}{contents}"
+        return self.root / f"{name}-{self.settings}"
 
     # -- verifying ---------------------------------------------------------------------------------
 

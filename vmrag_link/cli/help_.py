@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
@@ -10,6 +12,9 @@ from vmrag_link.cli import commands, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.index.paths import PathsReport, Place
 
 
 def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:  # noqa: ARG001
@@ -51,22 +56,32 @@ def completion(invocation: Invocation, *, shell: str) -> None:
 @vmrag_command("path")
 @click.argument("what", type=click.Choice(["kb", "index", "chroma"]), default="kb")
 @click.option("--working", is_flag=True, help="A Chroma store that holds the uncommitted documents, too.")
-def path(invocation: Invocation, *, what: str, working: bool) -> None:
+def path(invocation: Invocation, *, what: Place, working: bool) -> None:
     """Print where the knowledge base, the index, or the Chroma store for other clients lies.
 
-    Chroma's store follows the index; `vmrag path chroma` waits for it. It holds the pinned
-    documents, is never changed, and stays for an hour at least after it was asked for. Collections
-    have their own names there; Chroma takes none of two characters, so those have a hash behind it.
+    `vmrag path chroma` waits for Chroma's store. The store holds committed text only: the pinned
+    documents, and the files of HEAD that `chroma.sources` selects. It is never changed, and stays
+    for an hour at least after it was asked for. Collections have their own names there; Chroma
+    takes none of two characters, so those have a hash behind it.
     """
     from vmrag_link.ops.index import paths
 
     with invocation.workspace() as ws:
-        report = paths.paths(ws, with_chroma=what == "chroma" or working, working=working)
+        report = paths.paths(ws, what=what, working=working)
     if what == "chroma":
         lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
+        lines.append(f"contents  {_describe_contents(report, working=working)}")
     else:
-        lines = [report.kb if what == "kb" else report.index or ""]
+        lines = [(report.kb if what == "kb" else report.index) or ""]
     if what == "chroma" or invocation.as_json or invocation.verbosity < 0:
         invocation.emit(report, lines)
     else:
         output.print_exactly(f"{lines[0]}\n")  # a script takes it as it is
+
+
+def _describe_contents(report: PathsReport, *, working: bool) -> str:
+    """Describe what is in Chroma's store."""
+    documents = f"documents of revision {report.revision[:7]}" if report.revision else ""
+    files = f"files of commit {report.commit[:7]}" if report.commit else ""
+    text = " and ".join(filter(None, (documents, files)))
+    return f"{text}, with uncommitted changes" if working else f"{text} (committed text only)"

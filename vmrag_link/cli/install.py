@@ -19,6 +19,7 @@ from vmrag_link.git import hooks, pin_merge, remotes
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import reconcile
+from vmrag_link.ops.status.cautions import needs_hooks_for_files
 from vmrag_link.paths import CONFIG_NAME as SETTINGS
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace, reasons
@@ -47,8 +48,13 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     """
     names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
-        report = installer.install(ws.places, hooks=names, force=force, worktree=worktree, place=ws.config.hooks.place)
-        arrived = _arrived(ws)
+        files_only = needs_hooks_for_files(ws)
+        report = installer.install(
+            ws.places, hooks=names, force=force, worktree=worktree, place=ws.config.hooks.place, files_only=files_only
+        )
+        if ws.chroma.local.is_set:
+            ws.chroma.follow()
+        arrived = [] if files_only else _arrived(ws)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The {name} hook that was there runs first." for name in report.chained]
     if report.limited:
@@ -60,7 +66,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     lines += by_tools(report)
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
-    if not report.attributed:
+    if not report.attributed and not files_only:
         lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init --knowledge-base")
     invocation.emit(report, [*lines, *arrived])
 

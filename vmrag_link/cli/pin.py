@@ -164,12 +164,16 @@ def sync(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> N
     from vmrag_link.ops.follow import sync as operation
 
     with invocation.workspace() as ws:
+        shows_chroma = wait or ws.chroma.local.is_set
+        report: FilesReport | SyncReport
         if ws.stores_nothing:
-            files = operation.sync_files(ws)
-            invocation.emit(files, [_describe_files(files)])
-            return
-        report = operation.sync(ws, rebuild=rebuild, wait=wait)
-        lines = _sync_lines(report)
+            report = operation.sync_files(ws, wait=wait)
+            lines = [_describe_files(report)]
+        else:
+            report = operation.sync(ws, rebuild=rebuild, wait=wait)
+            lines = _sync_lines(report)
+        if shows_chroma and report.chroma and report.chroma.path:
+            lines.append(f"Chroma's store is ready: {report.chroma.path}")
         if hooks or invocation.attended:
             lines += _install_missing_hooks(ws)
     invocation.emit(report, lines)
@@ -184,15 +188,16 @@ def _describe_files(report: FilesReport) -> str:
 
 def _install_missing_hooks(ws: Workspace) -> list[str]:
     """Install the hooks that git does not run here, and return lines that describe them."""
-    from vmrag_link.ops.status.cautions import missing_hooks
+    from vmrag_link.ops.status.cautions import misses_hooks_for_files, missing_hooks
 
-    if missing_hooks(ws) is None:
+    files_only = misses_hooks_for_files(ws)
+    if missing_hooks(ws) is None and not files_only:
         return []
     from vmrag_hooks import installer
     from vmrag_link.errors import HooksRefused
 
     try:
-        report = installer.install(ws.places, place=ws.config.hooks.place)
+        report = installer.install(ws.places, place=ws.config.hooks.place, files_only=files_only)
     except HooksRefused as refused:
         return [f"Did not install the git hooks: {refused.message}", f"hint: {refused.hint}"]
     return [f"Installed the git hooks in {report.folder}."] if report.written else []
@@ -200,18 +205,18 @@ def _install_missing_hooks(ws: Workspace) -> list[str]:
 
 def _sync_lines(report: SyncReport) -> list[str]:
     to = (report.to or "")[:7]
-    chroma = [f"Chroma's store is ready: {report.chroma.path}"] if report.chroma and report.chroma.path else []
+    server: list[str] = []
     if report.server and report.server.state == "ready":
-        chroma.append(f"The index is on the Chroma server: {report.server.server}")
+        server = [f"The index is on the Chroma server: {report.server.server}"]
     if not report.seconds:
-        return [f"Knowledge is at {to}, as pinned; nothing to do.", *chroma]
+        return [f"Knowledge is at {to}, as pinned; nothing to do.", *server]
     chunks = report.chunks
     lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:
         lines.append(
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
         )
-    return lines + chroma
+    return lines + server
 
 
 @vmrag_command("link")

@@ -40,13 +40,14 @@ def command(invocation: Invocation) -> int:
     """
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
         report = operation.status(ws, with_changes=True, ask_remote=True)
+        chroma_is_set = ws.chroma.local.is_set
     most = None if invocation.verbosity > 0 else SHOWN
-    invocation.emit(report, _lines(report, most))
+    invocation.emit(report, _lines(report, most, chroma_is_set=chroma_is_set))
     return 0 if report.in_sync else FAILED_CHECK
 
 
 def _chroma(chroma: ChromaState) -> str:
-    at = (chroma.revision or "")[:7]
+    at = (chroma.revision or chroma.commit or "")[:7]
     if chroma.state == "failed":
         return f"{at}, failed: {chroma.error} ({chroma.hint})"
     if chroma.state == "following":
@@ -80,7 +81,7 @@ def _sources(found: SourcesStatus) -> list[str]:
     return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
 
 
-def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
+def _lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
     title, colour = TITLES[report.state]
     lines = [output.style(title, fg=colour, bold=True)]
     lines.append(
@@ -103,7 +104,7 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
         )
     if report.sources:
         lines += _sources(report.sources)
-    if report.chroma and report.chroma.state != "off":
+    if report.chroma and report.chroma.state != "off" and chroma_is_set:
         lines.append(f"  chroma     {_chroma(report.chroma)}")
     if report.server:
         lines.append(f"  server     {_server(report.server)}")

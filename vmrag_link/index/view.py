@@ -112,6 +112,22 @@ def read(folder: Path) -> IndexView:
         raise unusable(folder, f"{FILE} cannot be read ({error})") from error
 
 
+def drop_collections(view: IndexView, names: frozenset[str]) -> IndexView:
+    """Return the view without these collections."""
+    if view.collections.keys().isdisjoint(names):
+        return view
+    parts = (
+        CountedSegment(part.segment, {name: piece for name, piece in part.pieces.items() if name not in names})
+        for part in view.parts
+    )
+    return msgspec.structs.replace(
+        view,
+        collections={name: held for name, held in view.collections.items() if name not in names},
+        parts=tuple(parts),
+        unembedded={name: why for name, why in view.unembedded.items() if name not in names},
+    )
+
+
 def joined(views: Sequence[IndexView]) -> IndexView:
     """Return several views as one, which is where the first is.
 

@@ -183,6 +183,14 @@ class ChromaSettings(Record, frozen=True):
             flaw=optional_url_flaw,
         ),
     ] = ""
+    sources: Annotated[
+        Literal["documents", "all", "off"],
+        agreed(
+            "Which files of the checked-out commit are also in Chroma's store on this machine: those of documentation sources "
+            "(`documents`), also code (`all`), or none (`off`). They are never sent to a Chroma server.",
+            first_of("off", "documents", "all"),
+        ),
+    ] = "documents"
     tenant: Annotated[str, agreed("The tenant on the Chroma server.", flaw=tenant_flaw)] = "default_tenant"
     database: Annotated[str, agreed("The tenant's database on the Chroma server.", flaw=tenant_flaw)] = (
         "default_database"

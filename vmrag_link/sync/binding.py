@@ -52,7 +52,7 @@ def read(places: Places) -> Binding | None:
     """The bound index; None if there is none yet, or if the file is damaged. The next sync binds
     again.
     """
-    return _read(places.workspace)
+    return read_file(places.workspace)
 
 
 def applied(places: Places) -> Trigger | None:
@@ -104,7 +104,7 @@ def bound_everywhere(places: Places) -> list[Binding]:
     for path in _files(places):
         with contextlib.suppress(FileNotFoundError):
             since = path.stat().st_mtime_ns
-            if binding := _read(path):
+            if binding := read_file(path):
                 found.append((since, binding))
     return list(dict.fromkeys(binding for _, binding in sorted(found, reverse=True, key=itemgetter(0))))
 
@@ -115,11 +115,17 @@ def bound_views(places: Places) -> set[Path]:
 
 
 def _files(places: Places) -> Iterator[Path]:
-    yield places.common / "vmrag" / WORKSPACE
-    yield from places.common.glob(f"worktrees/*/vmrag/{WORKSPACE}")
+    return (folder / WORKSPACE for folder in worktree_folders(places))
 
 
-def _read(path: Path) -> Binding | None:
+def worktree_folders(places: Places) -> Iterator[Path]:
+    """Yield vmrag's folder of each worktree."""
+    yield places.common / "vmrag"
+    yield from places.common.glob("worktrees/*/vmrag")
+
+
+def read_file(path: Path) -> Binding | None:
+    """Return the binding that is in a file; None if the file is missing or damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Binding)
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):

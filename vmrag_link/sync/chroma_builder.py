@@ -15,6 +15,7 @@ from vmrag_link.chroma.build import MadeStore, build
 from vmrag_link.chroma.check import OpenIndex, Vectors
 from vmrag_link.errors import Busy, UsageInvalid, VmragError, file_failures, unusable
 from vmrag_link.index import seal, view
+from vmrag_link.index.view import SUFFIX
 from vmrag_link.progress import FOLLOWING, Progress
 from vmrag_link.sync import background
 from vmrag_link.sync.chroma_state import ChromaStores, Wanted
@@ -29,16 +30,26 @@ class _Dropped(Exception):
     """
 
 
-def build_wanted(chroma: ChromaStores, *, vectors: Vectors, progress: Progress, log: Callable[[str], None]) -> None:
+def build_wanted(
+    chroma: ChromaStores,
+    *,
+    vectors: Vectors,
+    progress: Progress,
+    log: Callable[[str], None],
+    bind_files: Callable[[], None] = lambda: None,
+) -> None:
     """Make what is lacking, the newest first, until nothing is; then remove what nobody needs.
 
     A target that no work tree is bound to any more is dropped. What makes one impossible is
-    remembered, and the next one follows. Hold the job's lock.
+    remembered, and the next one follows. `bind_files` brings the files of each worktree to HEAD.
+    Hold the job's lock.
     """
     permissions.make_folder(chroma.stores.root)
     chroma.stores.sweep()
+    bind_files()
     while lacking := chroma.lacking():
         _build(chroma, lacking[0], vectors=vectors, progress=progress, log=log)
+        bind_files()
     chroma.tidy()
 
 
@@ -49,37 +60,40 @@ def _build(
         if wanted not in chroma.wanted():
             raise _Dropped("no work tree is bound to it any more")
 
-    chroma.begin(wanted)
+    chroma.begin(wanted.store.name)
     try:
         made = _make(chroma, wanted, vectors=vectors, progress=progress, between=still_wanted)
     except _Dropped as why:
         log(f"dropped {wanted.store.name}: {why}")
     except VmragError as error:
         log(f"failed: {error.message}")
-        chroma.fail(wanted, error)
+        chroma.fail(wanted.store.name, error)
         return
     else:
         log(f"{made.how}: {wanted.store.name}, {made.added} chunks added, {made.removed} removed")
-    chroma.forget(wanted)
+    chroma.forget(wanted.store.name)
 
 
 def _make(
     chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress, between: Callable[[], None]
 ) -> MadeStore:
-    """The store of a view."""
+    """The store of bound views."""
     with file_failures(), contextlib.closing(_open(chroma, wanted)) as index:
         return build(chroma.stores, index, wanted.store, vectors=vectors, progress=progress, between=between)
 
 
 def _open(chroma: ChromaStores, wanted: Wanted) -> OpenIndex:
-    """The view, of whose segments every byte is as it was sealed.
+    """The views, of whose segments every byte is as it was sealed.
 
-    Its lock is not held longer than this takes: who builds it again waits for nobody.
+    Their locks are released then, so that they can be built again without a wait.
     """
-    with chroma.views.reading(wanted.view):
-        if problem := chroma.views.problem(wanted.revision) or view.mismatch(wanted.view):
-            raise _Dropped(f"the index does not verify: {problem}")
-        return OpenIndex(wanted.view)
+    with contextlib.ExitStack() as reading:
+        for path in wanted.views:
+            reading.enter_context(chroma.views.reading(path))
+            revision = path.name.removesuffix(f"-{SUFFIX}")
+            if problem := view.problem_of(path, revision=revision) or view.mismatch(path):
+                raise _Dropped(f"the index does not verify: {problem}")
+        return OpenIndex(*wanted.views)
 
 
 # -- for somebody who waits ------------------------------------------------------------------------
@@ -93,7 +107,7 @@ def bring(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: P
     made.
     """
     require_on(chroma)
-    chroma.forget(wanted)
+    chroma.forget(wanted.store.name)
     while not _handed_out(chroma, wanted, lend=lend):
         if background.running(chroma.job):
             _watch(chroma, wanted, progress)
@@ -124,9 +138,9 @@ def _make_here(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progre
     try:
         _make(chroma, wanted, vectors=vectors, progress=progress, between=lambda: None)
     except _Dropped as why:
-        raise unusable(wanted.view, str(why)) from None
+        raise unusable(wanted.views[0], str(why)) from None
     except VmragError as error:
-        chroma.fail(wanted, error)
+        chroma.fail(wanted.store.name, error)
         raise
 
 
@@ -163,8 +177,8 @@ def require_on(chroma: ChromaStores) -> None:
 
 
 class HeldIndex(NamedTuple):
-    """A working copy as it was, open for as long as a store of it is made; `contents` names what it
-    holds.
+    """Views as they were, open for as long as a store of them is made; `contents` names what they
+    hold.
     """
 
     opened: OpenIndex
@@ -172,17 +186,20 @@ class HeldIndex(NamedTuple):
 
 
 @contextlib.contextmanager
-def held(working: Path) -> Iterator[HeldIndex]:
-    """Open a working copy, whose lock the caller holds until the block begins: nobody who writes
-    waits for what follows.
+def held(folder: Path, *more: Path, leave_out: frozenset[str] = frozenset()) -> Iterator[HeldIndex]:
+    """Open views, whose locks the caller holds until the block begins: no writer waits for what
+    follows. The arguments are those of `OpenIndex`.
     """
-    digest = hashlib.sha256((working / seal.SEAL).read_bytes()).hexdigest()
-    with contextlib.closing(OpenIndex(working)) as index:
-        yield HeldIndex(index, digest[:CONTENTS_DIGITS])
+    digest = hashlib.sha256()
+    for path in (folder, *more):
+        digest.update((path / seal.SEAL).read_bytes())
+    digest.update(" ".join(sorted(leave_out)).encode())
+    with contextlib.closing(OpenIndex(folder, *more, leave_out=leave_out)) as index:
+        yield HeldIndex(index, digest.hexdigest()[:CONTENTS_DIGITS])
 
 
 def bring_held(chroma: ChromaStores, working: HeldIndex, *, vectors: Vectors, progress: Progress) -> Path:
-    """A store of an open working copy, which is handed out."""
+    """A store of open views, which is handed out."""
     index = working.opened
     target = chroma.stores.path(index.revision, working.contents)
     permissions.make_folder(chroma.stores.root)

@@ -1,7 +1,8 @@
 """Which of Chroma's stores should be there, which are, and why others are not.
 
-Wanted are the stores of the views that some work tree is bound to. Answers never wait for them:
-a process in the background (`chroma_builder`) makes them, the newest first.
+Wanted are the stores of the views that some work tree is bound to: of stored documents, and of the
+files of HEAD's commit (`CommittedFiles`). Answers never wait for them: a process in the background
+(`chroma_builder`) makes them, the newest first.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link import env, proc
-from vmrag_link.chroma.stores import Stores
+from vmrag_link import env, permissions, proc
+from vmrag_link.chroma.stores import JOINT, Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
-from vmrag_link.index.view import unembedded
+from vmrag_link.git import plumbing
+from vmrag_link.index.view import SUFFIX, problem_of, unembedded
 from vmrag_link.index.views import Views
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, sweep_temporaries, write_atomically
+from vmrag_link.paths import TREE, Places, sweep_temporaries, write_atomically
 from vmrag_link.settings import ChromaSetting
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings
@@ -42,12 +44,14 @@ RETRY = "vmrag sync --wait"
 class ChromaState(Record, frozen=True):
     """How Chroma's store of the bound index stands. It says nothing about answers.
 
-    `revision`: the bound index's. `path`: the store's directory, if it is `ready`. `done` of
-    `total` chunks while it is being made. `error` and `hint`: why it `failed`, and what to type.
+    `revision`: the bound index's. `commit`: the git commit whose files are in the store. `path`:
+    the store's directory, if it is `ready`. `done` of `total` chunks while it is being made.
+    `error` and `hint`: why it `failed`, and what to type.
     """
 
     state: State
     revision: str | None = None
+    commit: str | None = None
     path: str | None = None
     done: int = 0
     total: int = 0
@@ -64,20 +68,48 @@ class Failure(Record, frozen=True):
 
 
 class Wanted(Record, frozen=True):
-    """A bound view, and the store that is to be made of it."""
+    """Bound views, and the store to make of them. `revision`: that of the stored documents."""
 
-    revision: str
-    view: Path
+    revision: str | None
+    views: tuple[Path, ...]
     store: Path
 
 
+class CommittedFiles(Record, frozen=True):
+    """The view of a commit's files from which a worktree's store is made.
+
+    It is a file of three lines in the worktree's folder. The hooks compare the first line with
+    HEAD (`vmrag_hooks.shim_parts.SYNC`). Without the setting `index.chroma`, the file exists once
+    a store with files was handed out: then the next commands keep it up to date.
+    """
+
+    commit: str
+    rules: str
+    """The rules by which files were chosen (`ChromaStores.rules`)."""
+    view: str
+    """The revision of the view. Empty if no file of the commit is a document."""
+
+
+COMMITTED = f"{TREE}/committed"
+
+
+def read_committed(folder: Path) -> CommittedFiles | None:
+    """Return the record in vmrag's folder of a worktree; None without one."""
+    with contextlib.suppress(OSError, UnicodeDecodeError, ValueError):
+        return CommittedFiles(*(folder / COMMITTED).read_text(encoding="utf-8").split("\n", 2))
+    return None
+
+
 class ChromaStores(NamedTuple):
-    """The stores of a repository's work trees. `setting`: `index.chroma`."""
+    """The stores of a repository's work trees. `setting`: `index.chroma`. `rules`: a text that
+    differs if other files of the same commit are in a store; empty if no file is.
+    """
 
     places: Places
     views: Views
     stores: Stores
     setting: ChromaSetting
+    rules: str = ""
 
     @property
     def mode(self) -> Mode:
@@ -98,15 +130,46 @@ class ChromaStores(NamedTuple):
         """The stores that should be there, of the latest bound view first."""
         if self.mode == "off":
             return []
-        bound = bindings.bound_everywhere(self.places)
-        return [self.of(each.revision) for each in bound if each.view == self.views.path(each.revision).name]
+        return list(dict.fromkeys(self._read_bound(folder) for folder in self._newest_worktrees()))
 
-    def of(self, revision: str) -> Wanted:
-        """The store of a revision's view."""
-        return Wanted(revision, self.views.path(revision), self.stores.path(revision))
+    def _newest_worktrees(self) -> list[Path]:
+        """Return vmrag's folders of the worktrees that have a store, the latest bound first."""
+        times: dict[Path, int] = {}
+        for folder in bindings.worktree_folders(self.places):
+            for path in (folder / bindings.WORKSPACE, folder / COMMITTED):
+                with contextlib.suppress(OSError):
+                    times[folder] = max(times.get(folder, 0), path.stat().st_mtime_ns)
+        bound = [folder for folder in times if self._read_bound(folder).views]
+        return sorted(bound, key=times.__getitem__, reverse=True)
+
+    def _read_bound(self, folder: Path) -> Wanted:
+        """Return the store of a worktree, which has no views if nothing is bound there."""
+        binding, files = bindings.read_file(folder / bindings.WORKSPACE), read_committed(folder)
+        revision = binding.revision if binding and binding.view == self.views.path(binding.revision).name else None
+        return self.of(revision, files.view if files else "")
+
+    def of(self, revision: str | None, files: str = "") -> Wanted:
+        """The store of the views of a revision and of `files`, as far as they are given."""
+        views = [self.views.path(revision)] if revision else []
+        views += [self.file_views.path(files)] if files else []
+        return Wanted(revision, tuple(views), self.stores.path(JOINT.join(filter(None, (revision, files)))))
+
+    @property
+    def file_views(self) -> Views:
+        return Views(self.places.source_views)
+
+    def views_of(self, sealed: str) -> tuple[Path, ...]:
+        """Return the views that a store was made of, by the revision in its seal."""
+        first, _, files = sealed.partition(JOINT)
+        if files or self.views.path(first).is_dir():
+            return self.of(first, files).views
+        return self.of(None, first).views
 
     def usable(self, wanted: Wanted) -> bool:
-        return not self.stores.problem(wanted.store, lambda: unembedded(wanted.view))
+        def stand_ins() -> set[str]:
+            return {name for path in wanted.views for name in unembedded(path)}
+
+        return not self.stores.problem(wanted.store, stand_ins)
 
     def lacking(self) -> list[Wanted]:
         """The wanted ones that are not there and have not failed; none where none can be made.
@@ -124,8 +187,61 @@ class ChromaStores(NamedTuple):
         return [
             each
             for each in missing
-            if not _gave_up(failed.get(each.store.name)) and not self.views.problem(each.revision)
+            if not _gave_up(failed.get(each.store.name)) and not any(map(find_problem, each.views))
         ]
+
+    # -- files of HEAD's commit --------------------------------------------------------------------
+
+    @property
+    def is_set(self) -> bool:
+        """True if the user wants a store that is always up to date."""
+        return self.setting in ("follow", "wait")
+
+    @property
+    def committed(self) -> CommittedFiles | None:
+        """The files from which this worktree's store is made."""
+        return read_committed(self.places.own)
+
+    @property
+    def follows_files(self) -> bool:
+        """True if the store of this worktree follows the files of HEAD."""
+        if not self.rules or self.setting == "off":
+            return False
+        return self.is_set or (self.places.own / COMMITTED).exists()
+
+    def lacks_files(self) -> bool:
+        """Return True if the files of HEAD have to be indexed for this worktree's store."""
+        commit = plumbing.head(self.places).commit if self.follows_files else None
+        if commit is None:
+            return False
+        files = self.committed
+        if files and (files.commit, files.rules) == (commit, self.rules):
+            # An index that is damaged or gone is built again, unless the store is finished.
+            wanted = self._read_bound(self.places.own)
+            if not files.view or self.usable(wanted) or not find_problem(wanted.views[-1]):
+                return False
+        from vmrag_link.chroma.bindings import unsupported
+
+        return not _gave_up(self.failures().get(name_files(commit))) and not unsupported()
+
+    def bind_files(self, files: CommittedFiles | None) -> None:
+        """Record the files from which this worktree's store is made; None: it has none."""
+        path = self.places.own / COMMITTED
+        if files is None:
+            path.unlink(missing_ok=True)
+        elif files != self.committed:
+            content = f"{files.commit}\n{files.rules}\n{files.view}"
+            write_atomically(path, content.encode(), durable=False)
+
+    def _mark_following(self) -> None:
+        """Let the hooks see whether the store follows each commit."""
+        mark = self.places.chroma_follows
+        with contextlib.suppress(OSError):  # no answer waits for it
+            if not (self.is_set and self.rules):
+                mark.unlink(missing_ok=True)
+            elif not mark.exists():
+                permissions.make_folder(mark.parent)
+                permissions.make_file(mark)
 
     # -- following ---------------------------------------------------------------------------------
 
@@ -134,7 +250,10 @@ class ChromaStores(NamedTuple):
 
         Where it cannot be started, the state tells: what asks next goes on without Chroma.
         """
-        if not self.lacking():
+        self._mark_following()
+        if not self.rules and self.committed:
+            self.bind_files(None)
+        if not self.lacking() and not self.lacks_files():
             return
         try:
             with file_failures():
@@ -160,31 +279,35 @@ class ChromaStores(NamedTuple):
 
     def needed(self) -> list[Path]:
         """The stores of bound revisions, whatever settings the work trees have."""
-        bound = {each.revision for each in bindings.bound_everywhere(self.places)}
-        return [path for path in self.stores.newest() if path.name.rpartition("-")[0] in bound]
+        bound = {_drop_settings(self._read_bound(folder).store) for folder in self._newest_worktrees()}
+        return [path for path in self.stores.newest() if _drop_settings(path) in bound]
 
     # -- how it stands -----------------------------------------------------------------------------
 
     def state(self) -> ChromaState:
         """How it stands with the store of this work tree's index."""
         bound = bindings.read(self.places)
-        if self.mode == "off" or bound is None:
-            return ChromaState("off" if self.mode == "off" else "following", bound.revision if bound else None)
-        here = self.of(bound.revision)
-        if self.usable(here):
-            return ChromaState("ready", bound.revision, str(here.store))
-        failure = self.failures().get(here.store.name)
+        revision = bound.revision if bound else None
+        if self.mode == "off" or (bound is None and not self.follows_files):
+            return ChromaState("off" if self.mode == "off" else "following", revision)
+        commit = plumbing.head(self.places).commit if self.follows_files else None
+        files, wanted = self.committed, self._read_bound(self.places.own)
+        at_head = not commit or (files is not None and (files.commit, files.rules) == (commit, self.rules))
+        if at_head and wanted.views and self.usable(wanted):
+            return ChromaState("ready", revision, commit, str(wanted.store))
+        failures = self.failures()
+        failure = failures.get(wanted.store.name) or (None if at_head else failures.get(name_files(commit)))
         running = background.running(self.job)
         if failure and _gave_up(failure) and not (failure.begun and running):
-            return ChromaState("failed", bound.revision, error=failure.message, hint=failure.hint)
+            return ChromaState("failed", revision, commit, error=failure.message, hint=failure.hint)
         if hindered := self._hindrance():
             message, hint = hindered
-            return ChromaState("failed", bound.revision, error=message, hint=hint)
+            return ChromaState("failed", revision, commit, error=message, hint=hint)
         report = background.report(self.job)
         if report and report.error and not running:  # it ended before it began any store
-            return ChromaState("failed", bound.revision, error=report.error, hint=RETRY)
-        done, total = (report.done, report.total) if report else (0, 0)
-        return ChromaState("following", bound.revision, done=done, total=total)
+            return ChromaState("failed", revision, commit, error=report.error, hint=RETRY)
+        steps, total = (report.done, report.total) if report else (0, 0)
+        return ChromaState("following", revision, commit, done=steps, total=total)
 
     def _hindrance(self) -> tuple[str, str] | None:
         """Why no store can be made at all, and what to type."""
@@ -208,30 +331,44 @@ class ChromaStores(NamedTuple):
             return msgspec.json.decode(self._failures.read_bytes(), type=dict[str, Failure])
         return {}
 
-    def begin(self, wanted: Wanted) -> None:
-        """Remember that a store is begun, in case that a kill ends it."""
-        before = self.failures().get(wanted.store.name, Failure())
+    def begin(self, name: str) -> None:
+        """Remember that a store, or the index of files, is begun, in case that a kill ends it."""
+        before = self.failures().get(name, Failure())
         begun = before.begun + 1
         message = f"It was begun {begun} times, and the process never came to an end (log: {self.job.log})."
-        self._note(wanted, Failure(message, RETRY, begun))
+        self._note(name, Failure(message, RETRY, begun))
 
-    def fail(self, wanted: Wanted, error: VmragError) -> None:
-        """Remember why a store was not made. It is tried again when somebody asks for it."""
-        self._note(wanted, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
+    def fail(self, name: str, error: VmragError) -> None:
+        """Remember why something was not made. It is tried again when somebody asks for it."""
+        self._note(name, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
 
-    def forget(self, wanted: Wanted) -> None:
+    def forget(self, name: str) -> None:
         """Nothing is wrong with a store any more, or it is to be tried again."""
-        self._note(wanted, None)
+        self._note(name, None)
 
-    def _note(self, wanted: Wanted, failure: Failure | None) -> None:
+    def _note(self, name: str, failure: Failure | None) -> None:
         """Only of stores that are still wanted anything is remembered."""
         before = self.failures()
-        names = {each.store.name for each in self.wanted()} | {wanted.store.name}
-        after = {name: each for name, each in before.items() if name in names and name != wanted.store.name}
+        names = {each.store.name for each in self.wanted()} | {name_files(plumbing.head(self.places).commit)}
+        after = {other: each for other, each in before.items() if other in names and other != name}
         if failure:
-            after[wanted.store.name] = failure
+            after[name] = failure
         if after != before:
             write_atomically(self._failures, msgspec.json.encode(after), durable=False)
+
+
+def name_files(commit: str | None) -> str:
+    """Return the name under which a failure to index the files of a commit is remembered."""
+    return f"files-{commit}"
+
+
+def find_problem(path: Path) -> str:
+    """Return why a view cannot be used; empty if it can."""
+    return problem_of(path, revision=path.name.removesuffix(f"-{SUFFIX}"))
+
+
+def _drop_settings(store: Path) -> str:
+    return store.name.rpartition("-")[0]
 
 
 def _gave_up(failure: Failure | None) -> bool:

@@ -26,6 +26,8 @@ from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
 from vmrag_link.progress import BUILDING, Progress
 from vmrag_link.sources.readable import NoDocument
+from vmrag_link.sync.binding import worktree_folders
+from vmrag_link.sync.chroma_state import read_committed
 
 if TYPE_CHECKING:
     from vmrag_link.index.draft import Draft
@@ -105,9 +107,12 @@ def bind(places: Places, binding: SourceBinding) -> None:
 
 
 def bound_views(places: Places) -> set[Path]:
-    """The views of sources that some work tree answers from."""
-    own = (places.common / "vmrag" / TREE / BOUND, *places.common.glob(f"worktrees/*/vmrag/{TREE}/{BOUND}"))
-    return {places.source_views / each.view for path in own if (each := _read_binding(path))}
+    """The views of sources that some work tree answers from, or its Chroma store is made of."""
+    folders = list(worktree_folders(places))
+    bindings = [_read_binding(folder / TREE / BOUND) for folder in folders]
+    committed = [read_committed(folder) for folder in folders]
+    bound = {places.source_views / binding.view for binding in bindings if binding}
+    return bound | {Views(places.source_views).path(files.view) for files in committed if files and files.view}
 
 
 def evict(places: Places, *, keep_bytes: int) -> None:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from vmrag_link import env
+from vmrag_link import __version__, env
 from vmrag_link import trust as trusted
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import ConfigInvalid
+from vmrag_link.index.view import FORMAT
 from vmrag_link.index.views import Views
-from vmrag_link.models import Collection, Record
+from vmrag_link.models import Collection, Record, canonical_json
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
 from vmrag_link.settings import keys as settings_keys
@@ -171,7 +172,18 @@ class WorkspaceChroma(NamedTuple):
         """Chroma's stores, for its own clients."""
         index = self.settings.config.index
         stores = Stores(self.places.chroma, store_documents=index.store_documents)
-        return ChromaStores(self.places, self.views, stores, index.chroma)
+        return ChromaStores(self.places, self.views, stores, index.chroma, self._rules)
+
+    @property
+    def _rules(self) -> str:
+        """A text that differs if other files of a commit are in a store; empty if no file is."""
+        config, places = self.settings.config, self.places
+        proposed = not (places.config.exists() or places.pin.exists())
+        if config.chroma.sources == "off" or not (config.sources or proposed):
+            return ""
+        named = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
+        decisive = (config.chroma.sources, config.embedding.model, config.sources_max_bytes, named)
+        return canonical_json([__version__, FORMAT, *decisive])
 
     @property
     def server(self) -> ServerAddress | None:

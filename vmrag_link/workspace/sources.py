@@ -246,12 +246,15 @@ class Sources:
     # -- commits -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def at(self, commit: str, config: Config) -> Iterator[OpenSources | None]:
-        """The files of a commit's tree, by the sources that its own settings name."""
+    def at(self, commit: str, config: Config, *, stored: Collection[str] | None = None) -> Iterator[OpenSources | None]:
+        """The files of a commit's tree, by the sources that its own settings name.
+
+        `stored`: collections whose names no source can have, instead of those of `stored_at`.
+        """
         if not config.sources:
             yield None
             return
-        available, unavailable = self.available(config, self.stored_at(commit))
+        available, unavailable = self.available(config, self.stored_at(commit) if stored is None else stored)
         listing = self.listing_at(commit, available, config)
         contents = self._contents(config, available, listing)
         for _ in range(ATTEMPTS):

@@ -65,10 +65,13 @@ def move(ws: Workspace) -> None:
 
 
 def _prepare(ws: Workspace) -> None:
+    if not ws.initialized:
+        ws.chroma.follow()  # a store of files alone; otherwise `reconcile` does it
     lazy_fetch.bring(ws)
     recover(ws)
-    for job in (background.sync_of(ws.places), background.chroma_of(ws.places)):
-        background.tell(job, ws.progress.note)
+    background.tell(background.sync_of(ws.places), ws.progress.note)
+    if ws.config.index.chroma != "auto":  # otherwise the user did not ask for stores
+        background.tell(background.chroma_of(ws.places), ws.progress.note)
 
 
 def reconcile_for_reading(ws: Workspace) -> None:

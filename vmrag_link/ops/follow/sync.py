@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.ops.follow import lazy_fetch
@@ -20,6 +20,7 @@ from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
     from vmrag_link.sync.apply import SyncReport
+    from vmrag_link.sync.chroma_state import ChromaState
 
 
 def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncReport:
@@ -72,12 +73,15 @@ class FilesReport(Record, frozen=True):
     """Collections of these files."""
     indexed: int
     """Percentage of the files that the index has."""
+    chroma: ChromaState
+    """Chroma's store of the commit's files."""
 
 
-def sync_files(ws: Workspace) -> FilesReport:
+def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
     """Build the index of the files of the working tree.
 
-    Raises `NotInitialized` if no file is a document, and the errors of `Sources.here`.
+    `wait`: until Chroma's store has the files of the commit, too. Raises `NotInitialized` if no
+    file is a document, and the errors of `Sources.here` and `wait_for_store`.
     """
     from vmrag_link.sync import source_views
 
@@ -89,7 +93,13 @@ def sync_files(ws: Workspace) -> FilesReport:
             len(contents.tags.get(name, {}).keys() - contents.left_out.get(name, {}).keys())
             for name in opened.collections
         )
-        return FilesReport(opened.commit, files, opened.collections, opened.indexed)
+        commit, names, indexed = opened.commit, opened.collections, opened.indexed
+    if wait:
+        wait_for_store(ws)
+    else:
+        ws.chroma.follow()
+        wait_if_set(ws)
+    return FilesReport(commit, files, names, indexed, ws.chroma.local.state())
 
 
 def _require_readable_pin(ws: Workspace) -> None:
@@ -102,19 +112,38 @@ def _require_readable_pin(ws: Workspace) -> None:
 
 
 def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
-    """The store of the bound index, of pinned documents only, as soon as it is there.
+    """The store of the bound index, of pinned documents and committed files only, as soon as it is
+    there.
 
     `lend`: it is handed out, and stays for `LEASE_SECONDS` at least. Raises why there can be none,
     and `UsageInvalid` or `IndexExtraMissing` where it is off.
     """
     from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
+    from vmrag_link.workspace.committed_files import bind_files
 
     chroma_builder.require_on(ws.chroma.local)
-    revision = ws.indexed_revision()
-    with ws.reader.index_of(revision):
-        pass  # one that does not verify was built again
-    return chroma_builder.bring(
-        ws.chroma.local, ws.chroma.local.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend
+    bind_files(ws)
+    revision = None if ws.stores_nothing else ws.indexed_revision()
+    if revision:
+        with ws.reader.index_of(revision):
+            pass  # one that does not verify was built again
+    chroma, files = ws.chroma.local, ws.chroma.local.committed
+    wanted = chroma.of(revision, files.view if files else "")
+    if not wanted.views:
+        raise _explain_empty_store(ws)
+    return chroma_builder.bring(chroma, wanted, vectors=ws.vectors, progress=ws.progress, lend=lend)
+
+
+def _explain_empty_store(ws: Workspace) -> VmragError:
+    """Return why Chroma's store of a repository without stored documents would be empty."""
+    if not ws.sources.configured:
+        return reasons.uninitialized(ws)
+    setting = ws.config.chroma.sources
+    if plumbing.head(ws.places).commit is None:
+        return UsageInvalid("Chroma's store has committed files, and there is no commit yet.", hint="git commit")
+    return UsageInvalid(
+        f"no file of HEAD belongs in Chroma's store (chroma.sources: {setting}), and no documents are stored.",
+        hint="git config vmrag.chroma.sources all" if setting != "all" else "vmrag sources",
     )
 
 
@@ -124,27 +153,36 @@ def wait_if_set(ws: Workspace) -> None:
     """
     from vmrag_link.chroma import bindings
 
-    chroma, bound = ws.chroma.local, ws.binding
-    if bound is None or chroma.mode == "off":
+    chroma = ws.chroma.local
+    if (ws.binding is None and not chroma.follows_files) or chroma.mode == "off":
         return
     if chroma.mode == "wait":
         wait_for_store(ws)
-    elif not chroma.usable(chroma.of(bound.revision)):
+    elif chroma.state().state != "ready":
         bindings.require_supported()
 
 
 def store_of_working_copy(ws: Workspace) -> Path:
-    """A store of the documents as they are now, uncommitted ones included; as `wait_for_store`
-    where there are none. It is made for this call, and stays while it is lent.
+    """A store of the documents as they are now, uncommitted ones and edited files included; as
+    `wait_for_store` where there are none. It is made for this call, and stays while it is lent.
     """
     from vmrag_link.sync import chroma_builder
+    from vmrag_link.workspace.committed_files import select_sources
 
     chroma_builder.require_on(ws.chroma.local)
+    reader = ws.files.reader if ws.stores_nothing else ws.reader
     with contextlib.ExitStack() as until_built:
-        with ws.reader.view() as view:
-            held = until_built.enter_context(chroma_builder.held(view.folder)) if view.dirty else None
-        if held is not None:
-            return chroma_builder.bring_held(ws.chroma.local, held, vectors=ws.vectors, progress=ws.progress)
+        with reader.view() as view:
+            sources = view.sources if ws.chroma.local.rules else None
+            if view.dirty or (sources and (sources.uncommitted or sources.removed)):
+                kept = {source.collection for source in select_sources(ws, ws.sources.config).sources}
+                unwanted = frozenset(sources.collections if sources else ()) - kept
+                folders = (view.folder, *(view.more if sources else ()))
+                opened = until_built.enter_context(chroma_builder.held(*folders, leave_out=unwanted))
+            else:
+                opened = None
+        if opened is not None:
+            return chroma_builder.bring_held(ws.chroma.local, opened, vectors=ws.vectors, progress=ws.progress)
     return wait_for_store(ws, lend=True)
 
 

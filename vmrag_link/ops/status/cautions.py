@@ -72,6 +72,27 @@ def missing_hooks(ws: Workspace) -> Caution | None:
     return Caution("HOOKS_MISSING", f"{_sentence(gone)}{_effect(gone)}", _command(ws, gone))
 
 
+def needs_hooks_for_files(ws: Workspace) -> bool:
+    """Return True if only Chroma's store needs hooks, because no documents are stored."""
+    chroma = ws.chroma.local
+    return chroma.is_set and bool(chroma.rules) and ws.stores_nothing
+
+
+def misses_hooks_for_files(ws: Workspace) -> bool:
+    """Return True if a hook is not installed that only Chroma's store needs, although the user did
+    not refuse it.
+    """
+    if env.switched_off() or env.in_github_actions() or not needs_hooks_for_files(ws):
+        return False
+    from vmrag_link.git import hook_config
+
+    folder = hooks.folder(ws.places)
+    return any(
+        hook in hook_config.SYNCING and not hooks.runs(ws.places, folder, hook)
+        for hook in hook_config.chosen(ws.places)
+    )
+
+
 def _sentence(gone: MissingHooks) -> str:
     names = ", ".join(gone.hooks)
     if gone.why == "elsewhere":

@@ -131,7 +131,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     )
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
-    chroma = ws.chroma.local.state() if ws.binding else None
+    chroma = _read_chroma_state(ws)
     server = ws.chroma.sharing.state() if ws.binding and ws.chroma.server else None
     try:
         found = changes(ws, target) if with_changes else None
@@ -187,7 +187,25 @@ def _status_of_files(ws: Workspace, git: GitBlock, files: SourcesStatus | None) 
     """Return the status of a repository that stores no documents."""
     reasons, hint = _warnings(ws), "" if ws.sources.configured and not ws.sources.proposed else "vmrag init"
     in_sync = not (files and files.problem)
-    return StatusReport("files", in_sync, git, None, KbStatus(), BoundIndex(), None, reasons, hint, sources=files)
+    return StatusReport(
+        "files",
+        in_sync,
+        git,
+        None,
+        KbStatus(),
+        BoundIndex(),
+        None,
+        reasons,
+        hint,
+        _read_chroma_state(ws),
+        sources=files,
+    )
+
+
+def _read_chroma_state(ws: Workspace) -> ChromaState | None:
+    """Return the state of Chroma's store. None if nothing is bound that it could hold."""
+    chroma = ws.chroma.local
+    return chroma.state() if ws.binding or chroma.follows_files else None
 
 
 def _warnings(ws: Workspace) -> list[str]:

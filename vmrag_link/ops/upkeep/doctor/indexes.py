@@ -29,7 +29,7 @@ from vmrag_link.ops.follow.sync import sync, wait_for_server
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync import background, chroma_sharing, shared_vectors, source_views
-from vmrag_link.sync.chroma_state import RETRY, ChromaStores
+from vmrag_link.sync.chroma_state import RETRY, ChromaStores, find_problem
 from vmrag_link.workspace import Workspace
 
 _COMMAND = "vmrag sync"
@@ -175,8 +175,6 @@ def _check_stores(ws: Workspace) -> Iterator[Finding]:
 
     Stores of other formats and settings are only in the way.
     """
-    if not ws.initialized:
-        return
     chroma = ws.chroma.local
     for path in chroma.stores.newest():
         if not path.name.endswith(f"-{chroma.stores.settings}"):
@@ -185,9 +183,9 @@ def _check_stores(ws: Workspace) -> Iterator[Finding]:
         if problem and path.exists():  # else another process removes it at this moment
             message = f"Chroma's store {path.name} is damaged: {problem}."
             yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
-    state = chroma.state() if ws.binding and not unsupported() else None  # which another topic tells
+    state = chroma.state() if chroma.is_set and not unsupported() else None  # which another topic tells
     if state and state.state == "failed":
-        message = f"Chroma's store of {(state.revision or '')[:7]} could not be made: {state.error}"
+        message = f"Chroma's store of {(state.revision or state.commit or '')[:7]} could not be made: {state.error}"
         yield Finding("CHROMA_FAILED", "warning", message, RETRY)
 
 
@@ -195,21 +193,21 @@ def _find_damage(chroma: ChromaStores, path: Path) -> str:
     seal = read_seal(path)
     if seal is None:
         return "it was never finished"
-    index = chroma.views.path(seal.revision)
+    views = chroma.views_of(seal.revision)
     with contextlib.ExitStack() as locked:
-        comparable = path == chroma.stores.path(seal.revision) and index.is_dir()
-        if comparable:
+        comparable = path == chroma.stores.path(seal.revision) and all(index.is_dir() for index in views)
+        for index in views if comparable else ():
             locked.enter_context(chroma.views.reading(index))
         locked.enter_context(chroma.stores.reading(path))
         if problem := chroma.stores.mismatch(path):
             return problem
         # Chroma cannot read what it cannot write, which the topic "disk" reports.
         comparable = comparable and os.access(path / DATABASE_FILE, os.W_OK)
-        if not comparable or chroma.views.problem(seal.revision) or view.mismatch(index):
+        if not comparable or any(find_problem(index) or view.mismatch(index) for index in views):
             return ""  # there is nothing to compare it with; another topic tells of a damaged index
-        if problem := chroma.stores.problem(path, lambda: unembedded(index)):
+        if problem := chroma.stores.problem(path, lambda: {name for index in views for name in unembedded(index)}):
             return problem
-        with contextlib.suppress(IndexExtraMissing), contextlib.closing(OpenIndex(index)) as opened:
+        with contextlib.suppress(IndexExtraMissing), contextlib.closing(OpenIndex(*views)) as opened:
             return check.difference(path, opened, with_texts=chroma.stores.store_documents)
     return ""  # what is missing is another topic's, too
 

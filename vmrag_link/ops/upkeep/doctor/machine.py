@@ -72,15 +72,11 @@ def _check_engine(ws: Workspace) -> Iterator[Finding]:
 
 def _check_chroma(ws: Workspace) -> Iterator[Finding]:
     """A store that nobody asked for is off without chromadb, which takes nothing from answers."""
-    if (error := bindings.unsupported()) is None or ws.config.index.chroma == "off":
+    if not ws.chroma.local.is_set or (error := bindings.unsupported()) is None:
         return
     fix = f"{shlex.quote(sys.executable)} -m {error.hint}" if error.hint.startswith("pip ") else error.hint
-    if ws.config.index.chroma == "auto":
-        message = f"{error.message} So there is none for other Chroma clients (index.chroma: auto); answers need none."
-        yield Finding(error.code, "note", message, fix, "chroma")
-    else:
-        message = f"{error.message} None is made, though index.chroma wants one."
-        yield Finding(error.code, "warning", message, fix, "chroma")
+    message = f"{error.message} None is made, though index.chroma wants one."
+    yield Finding(error.code, "warning", message, fix, "chroma")
 
 
 def _check_path() -> Iterator[Finding]:

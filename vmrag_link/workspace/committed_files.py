@@ -1,0 +1,74 @@
+"""The files of HEAD's commit that are in Chroma's store on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vmrag_link.errors import VmragError, file_failures
+from vmrag_link.git import plumbing
+from vmrag_link.index.view import SUFFIX
+from vmrag_link.sync.chroma_state import CommittedFiles, name_files
+from vmrag_link.workspace.sources import require_whole
+
+if TYPE_CHECKING:
+    from vmrag_link.settings import Config
+    from vmrag_link.workspace import Workspace
+
+WHOLE = 100
+
+
+def bind_files(ws: Workspace) -> None:
+    """Index the files of HEAD's commit, and let this worktree's store be made of them.
+
+    Edited files are left out, because a store does not change. A collection that is also stored is
+    only hidden when the store is made (`OpenIndex`). Raises `SourcesIncomplete`,
+    and the errors of `Sources.at`.
+    """
+    chroma, commit = ws.chroma.local, plumbing.head(ws.places).commit
+    if not chroma.rules or commit is None:
+        with file_failures():
+            chroma.bind_files(None)
+        return
+    config = select_sources(ws, ws.sources.config_at(commit))
+    before = -1
+    while True:
+        with file_failures(), ws.sources.at(commit, config, stored=()) as opened:
+            indexed = opened.indexed if opened else WHOLE
+            if indexed == WHOLE:
+                view = opened.folder.name.removesuffix(f"-{SUFFIX}") if opened and opened.collections else ""
+                chroma.bind_files(CommittedFiles(commit, chroma.rules, view))
+                return
+        if indexed <= before:
+            require_whole({}, (), indexed=indexed)
+        before = indexed
+
+
+def select_sources(ws: Workspace, config: Config) -> Config:
+    """Return the settings with only those sources whose files are in a store."""
+    if ws.config.chroma.sources == "all":
+        return config
+    sources = tuple(source for source in config.sources if source.kind == "document")
+    return msgspec.structs.replace(config, sources=sources)
+
+
+def bind_lacking_files(ws: Workspace, log: Callable[[str], None]) -> None:
+    """Bring the files of this worktree's store to HEAD if they are at another commit.
+
+    What makes that impossible is remembered, and the store is made without files.
+    """
+    chroma = ws.chroma.local
+    if not chroma.lacks_files():
+        return
+    name = name_files(plumbing.head(ws.places).commit)
+    chroma.begin(name)
+    try:
+        bind_files(ws)
+    except VmragError as error:
+        log(f"failed: {error.message}")
+        chroma.bind_files(None)
+        chroma.fail(name, error)
+    else:
+        chroma.forget(name)
