@@ -94,7 +94,9 @@ def test_note_path_is_portable(doc_id, path):
 @given(ids)
 def test_note_path_is_short_and_below_the_folder(doc_id):
     path = notes.note_path(SOURCE, doc_id)
-    assert path.startswith(f"{FOLDER}/") and ".." not in path.split("/") and len(path.encode()) < 255
+    assert path.startswith(f"{FOLDER}/")
+    assert ".." not in path.split("/")
+    assert len(path.encode()) < 255
 
 
 def test_file_with_the_name_keeps_a_disputed_id():

@@ -82,7 +82,7 @@ def add_source(
         new = tuple(spec for spec in dict.fromkeys(new) if spec not in target.paths)
         required = ws.config.requires
         if new:
-            staged = _write_source(ws, SourceSettings(target.collection, new, (), target.kind))
+            staged = write_source(ws, SourceSettings(target.collection, new, (), target.kind))
         else:
             staged = not versions.unstaged(ws.places, CONFIG_NAME)
     return SourceAddition(
@@ -113,6 +113,7 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
     source = SourceSettings(collection, (f"{spec.rstrip('/')}/",), write=True)
     with locks.exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
         ws.reload_settings()
+        required = ws.config.requires
         present = next((entry for entry in ws.config.sources if entry.collection == collection), None)
         if present and (present.folder, present.write) != (source.folder, True):
             raise UsageInvalid(
@@ -124,7 +125,7 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
                 f"the knowledge base stores the collection {collection!r}.",
                 hint=f"vmrag move {quoted(collection)} --to files",
             )
-        staged = not versions.unstaged(ws.places, CONFIG_NAME) if present else _write_source(ws, source)
+        staged = not versions.unstaged(ws.places, CONFIG_NAME) if present else write_source(ws, source)
     trust.trust_source(ws, source)
     tracked = listing.tracked_files(ws.places)
     files = sum(rules.is_named(source, file) and not rules.flaw_of_name(file) for file in tracked)
@@ -137,6 +138,7 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
         files=files,
         staged=staged,
         stored=False,
+        requires=ws.config.requires if ws.config.requires != required else "",
         unavailable="",
         write=True,
     )
@@ -246,7 +248,7 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
     return files
 
 
-def _write_source(ws: Workspace, source: SourceSettings) -> bool:
+def write_source(ws: Workspace, source: SourceSettings) -> bool:
     """Write the paths of a source into the settings file; return whether it is staged.
 
     A file with changes that git has not staged is left to the user.

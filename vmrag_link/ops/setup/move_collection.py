@@ -19,6 +19,7 @@ from vmrag_link.ops.documents.note_files import NoteChange, NoteFolder, change_n
 from vmrag_link.ops.documents.note_writes import metadata_of_note
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.setup import trust
+from vmrag_link.ops.setup.add_source import write_source
 from vmrag_link.paths import CONFIG_NAME, write_atomically
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace, source_tree
@@ -118,16 +119,10 @@ def _source_for(ws: Workspace, name: str, folder: str) -> SourceSettings:
 
 def _state_source(ws: Workspace, source: SourceSettings) -> bool:
     """State a source in the settings file and trust it. Return whether git's index has the file."""
-    before = config.own_text(ws.places.config)
-    unstaged = versions.unstaged(ws.places, CONFIG_NAME)
-    written = before
-    if all(stated.collection != source.collection for stated in ws.config.sources):
-        written = settings_docs.with_source(config.template().encode() if before is None else before, source)
-        _write_settings(ws, written)
+    present = any(stated.collection == source.collection for stated in ws.config.sources)
+    staged = not versions.unstaged(ws.places, CONFIG_NAME) if present else write_source(ws, source)
     trust.trust_source(ws, source)
-    if written == before or unstaged:
-        return not unstaged
-    return plumbing.stage(ws.places, ws.places.config)
+    return staged
 
 
 def _write_settings(ws: Workspace, text: bytes) -> None:
