@@ -210,7 +210,7 @@ def test_init_writes_and_stages_settings_file_and_nothing_else(project):
     before = project.git("for-each-ref"), (project.top / ".git" / "config").read_text()
     shown = project.vmrag("init").out
     settings = (project.top / ".vmrag.yaml").read_text()
-    assert settings.endswith('\nsources:\n  - collection: docs\n    paths: ["**/*.md"]\n')
+    assert settings.endswith('\nsources:\n  - collection: docs\n    paths: ["**/*.md"]\n  - collection: notes\n    paths: [".vmrag/notes/"]\n    write: true\n')
     assert project.git("status", "--porcelain") == "A  .vmrag.yaml"
     assert (project.git("for-each-ref"), (project.top / ".git" / "config").read_text()) == before
     assert [path.name for path in (project.top / ".git" / "hooks").iterdir() if path.suffix != ".sample"] == []
@@ -253,7 +253,7 @@ def test_sync_builds_index_of_files_alone(project):
     project.vmrag("init")
     project.git("commit", "-q", "-m", "set up")
     head = project.git("rev-parse", "--short=7", "HEAD")
-    assert project.vmrag("sync").out == f"The index is at commit {head}: 2 files in 1 source.\n"
+    assert project.vmrag("sync").out == f"The index is at commit {head}: 2 files in 2 sources.\n"
     assert project.ask("sync")["files"] == 2
 
 
@@ -314,6 +314,9 @@ def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(proje
         b"sources:",
         b"  - collection: docs",
         b'    paths: ["**/*.md"]',
+        b"  - collection: notes",
+        b'    paths: [".vmrag/notes/"]',
+        b"    write: true",
         b"",
     ]
     assert settings == own + b"\r\n" + b"\r\n".join(added)

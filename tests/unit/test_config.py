@@ -111,6 +111,7 @@ def test_the_defaults_are_these():
             "tool_prefix": "",
             "auto_commit": "off",
             "auto_push": False,
+            "commit": "ask",
             "require_confirm": True,
             "page_chars": 80_000,
         },

@@ -154,7 +154,7 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
     """Return the error of a repository that has its settings file already."""
     if plumbing.pin_bytes(ws.places) is not None:
         return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version exist already.", hint="vmrag sync")
-    if ws.config.sources:
+    if any(not source.write for source in ws.config.sources):
         return AlreadyInitialized(f"{CONFIG_NAME} has sources already.", hint="vmrag sources")
     untracked = f"; {plural(report.untracked, 'untracked file')} can be documents" if report.untracked else ""
     return AlreadyInitialized(
@@ -166,11 +166,16 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
 def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
     if base is None and plumbing.pin_bytes(ws.places) is not None:
         return "run 'vmrag sync' to fetch the knowledge base that this commit pins"
-    if report.sources or ws.config.sources:
+    if report.sources or any(not source.write for source in ws.config.sources):
         return (
             f"""run 'git commit -m "Set up vmrag"'{"" if base else f" ({CONFIG_NAME} alone)"}, then 'vmrag query "…"'"""
         )
-    return "run 'vmrag add FILE --collection NAME' to store a document, or 'git add' files, then 'vmrag init'"
+    first = (
+        "'vmrag add -m TEXT' to write a note"
+        if report.notes
+        else "'vmrag add FILE --collection NAME' to store a document"
+    )
+    return f"run {first}, or 'git add' files, then 'vmrag init'"
 
 
 def _make_choice(invocation: Invocation, *, empty: bool) -> Choose:

@@ -11,7 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.writing import workspace_for_writing
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops.setup.move_collection import Move, move_to_files, move_to_store
+from vmrag_link.ops.setup.move_collection import CollectionMove, move_to_files, move_to_store
 from vmrag_link.paths import CONFIG_NAME
 
 
@@ -42,7 +42,7 @@ def command(invocation: Invocation, *, collection: str, target: Literal["files",
     invocation.emit(report, _lines(report, target))
 
 
-def _lines(report: Move, target: Literal["files", "store"]) -> Iterator[str]:
+def _lines(report: CollectionMove, target: Literal["files", "store"]) -> Iterator[str]:
     number = plural(report.documents, "document")
     if target == "files":
         yield f"Moved {number} of {report.collection} to files in {report.folder}/"

@@ -19,7 +19,6 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.revparse import HEAD, WORKING
 from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import notes
 from vmrag_link.sources.readable import NoDocument, TreeFile
 from vmrag_link.workspace import Workspace
 
@@ -153,7 +152,11 @@ def _find_document(ws: Workspace, document: str, reach: str | None) -> LoggedFil
         path = document.removeprefix(f"{source.collection}/")
         if path and path != document:
             name = DocumentName(source.collection, path.removeprefix("/"))
-            path = notes.note_path(source, name.doc_id) if source.write else name.doc_id
+            path = name.doc_id
+            if source.write:
+                from vmrag_link.sources import notes
+
+                path = notes.note_path(source, name.doc_id)
             return LoggedFile(name, source, path, exists=False)
     return None
 
@@ -174,6 +177,8 @@ def document_id(document: DocumentName, path: str, earlier: str) -> str:
     """Return the id that a document had at an earlier path. `path`: where it is now."""
     if path == document.doc_id:
         return earlier
+    from vmrag_link.sources import notes  # most documents are no notes
+
     folder = path.removesuffix(f"{document.doc_id}{notes.SUFFIX}").rstrip("/")
     return document.doc_id if earlier == path else notes.path_id(folder, earlier)
 

@@ -97,7 +97,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     return InitReport(
         tuple(_describe(source, tracked) for source in proposed),
         _count_endings(path for path in tracked if not rules.source_of(sources, path)),
-        0 if sources else untracked_offers(ws),
+        0 if any(not source.write for source in sources) else untracked_offers(ws),
         written,
         staged,
         ignored,

@@ -25,7 +25,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace, source_tree
 
 
-class Move(Record, frozen=True):
+class CollectionMove(Record, frozen=True):
     """What a move did."""
 
     collection: str
@@ -36,7 +36,7 @@ class Move(Record, frozen=True):
     """Whether git's index has the changed files, the settings file among them."""
 
 
-def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> Move:
+def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMove:
     """Make the documents of a stored collection notes, and remove the collection.
 
     `folder`: for the notes, by default `.vmrag/NAME`; that of a source of this name otherwise. The
@@ -63,10 +63,10 @@ def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> Move:
     writing.write(
         ws, lambda _at: Planned(Write(remove_collections=[name]), None), f"move {name} to files", follow=False
     )
-    return Move(name, len(documents), source.folder, staged and not written.pending)
+    return CollectionMove(name, len(documents), source.folder, staged and not written.pending)
 
 
-def move_to_store(ws: Workspace, name: str) -> Move:
+def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     """Store the notes of a source as documents, and delete their files and the source.
 
     Raises `CollectionMissing`, and as `writing.write` and `change_notes`.
@@ -95,7 +95,7 @@ def move_to_store(ws: Workspace, name: str) -> Move:
     unstaged = versions.unstaged(ws.places, CONFIG_NAME)
     _write_settings(ws, without)
     staged = not unstaged and plumbing.stage(ws.places, ws.places.config)
-    return Move(name, len(documents), source.folder, staged and not written.pending)
+    return CollectionMove(name, len(documents), source.folder, staged and not written.pending)
 
 
 def _note_metadata(document: Document) -> dict[str, object]:
