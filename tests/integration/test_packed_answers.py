@@ -392,7 +392,7 @@ def test_a_budget_is_no_larger_than_an_answer(project):
     small = Tools(project.top, behaviour=Behaviour(page_chars=2_000))
     answer = ask_tool(small, "how the otter swims", max_tokens=100_000)
     assert warned(answer) == {"IGNORED_SETTING"}, "no passage is left out that is counted"
-    assert answer["message"].startswith(f"{len(answer['passages'])} passages")
+    assert answer["message"].startswith(f"{len(answer['passages'])} passage")
     assert answer["tokens"] <= 500
 
 
