@@ -95,7 +95,7 @@ def _ranked(ws: Workspace, view: View, questions: Sequence[Question]) -> Answers
     with contextlib.ExitStack() as opened:
 
         def answering(mode: Mode, ranking: Ranking) -> Callable[[str, int], list[Hit]]:
-            searcher = Searcher(view.folder, ws.models.of, ranking, more=view.more, hidden=view.hidden)
+            searcher = Searcher(view.folder, ws.models.of, ranking, more=view.more)
             opened.callback(searcher.close)
             return lambda text, k: searcher.search(Query(text, k=k, mode=mode))
 
