@@ -5,6 +5,7 @@ says what is there.
 from __future__ import annotations
 
 import contextlib
+import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ PLACE = b"@WORLD@"
 
 @dataclass(frozen=True)
 class Formerly:
-    """What was written by version 1 of every format."""
+    """Repositories of several people, which a former version wrote."""
 
     top: Path
 
@@ -77,6 +78,19 @@ def unpack_former_model(top: Path) -> Person:
     with tarfile.open(DATA / "formats-4.tar.xz") as archive:
         archive.extractall(top, filter="tar")
     return Person(top / "ada")
+
+
+def unpack_setup(top: Path) -> Formerly:
+    """Unpack what `setup-0.1.sh` made below `top`, which does not exist yet.
+
+    The hooks run the Python of the tests: version 0.1.0 was upgraded in its environment.
+    """
+    top.mkdir()
+    with tarfile.open(DATA / "setup-0.1.tar.xz") as archive:
+        archive.extractall(top, filter="tar")
+    for path in (*top.glob("*/.git/config"), *top.glob("*/.git/vmrag/interpreter")):
+        path.write_text(path.read_text().replace("@PYTHON@", sys.executable))
+    return Formerly(top)
 
 
 @contextlib.contextmanager

@@ -210,7 +210,7 @@ def _refuse_removed_settings(ws: Workspace) -> None:
     if removed and removed.value == "fail":
         raise ConfigInvalid(
             f"{removed.place}: import.on_stale was removed, and 'vmrag verify' no longer compares files with copies.",
-            hint=f"{removed.hint}. Then delete the setting",
+            hint=f"Delete the setting: {removed.place}   (to remove copies of tracked files: vmrag sources dedupe)",
             key="import.on_stale",
         )
 

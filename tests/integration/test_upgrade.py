@@ -1,0 +1,242 @@
+"""Repositories that version 0.1.0 set up: each command works, and each removed one names what
+replaces it. `tests/data/setup-0.1.sh` says what is in them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import formerly
+from tests.support.formerly import Formerly
+from tests.support.repos import ON, isolate
+from tests.support.templates import build_once, copy_tree
+from tests.support.terminal import Project
+from vmrag_link.cli import commands
+
+pytestmark = pytest.mark.hooks("off")
+
+REMOVED_SETTING = "import.on_stale was removed. Stored copies do not follow their files."
+DEDUPE = "vmrag sources dedupe"
+ADD_SOURCE = "vmrag sources add docs --collection handbook"
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "setup-0.1", lambda folder: formerly.unpack_setup(folder / "world"))
+
+
+@pytest.fixture
+def world(unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Formerly:
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return Formerly(copy_tree(unpacked / "world", tmp_path / "world"))
+
+
+# -- commands, in a clone with imported files, a moved file, an uncommitted document and old hooks
+
+WORKING = {
+    "add": (["add", "-", "--collection", "web", "--id", "new"], 0, "1 document added"),
+    "adopt": (["adopt", "origin", "topic"], 2, "no other git remote than 'origin'"),
+    "ask": (["ask", "when do requests time out"], 0, "thirty seconds"),
+    "blame": (["blame", "handbook/rest.md"], 0, "sleep well"),
+    "branch": (["branch"], 0, "topic"),
+    "check": (["check"], 0, "1 query answered as expected"),
+    "clone": (["clone"], 2, "hint: vmrag fetch"),
+    "commit": (["commit", "-m", "Owls"], 0, "1 document added"),
+    "completion": (["completion", "bash"], 0, "_vmrag_completion"),
+    "demo": (["demo", "--help"], 0, "Usage: vmrag demo"),
+    "diff": (["diff", "main..topic"], 0, "M  handbook/rest.md"),
+    "doc": (["doc", "--help"], 0, "Usage: vmrag doc"),
+    "doctor": (["doctor"], 1, DEDUPE),
+    "export": (["export", "../out"], 0, "6 files written"),
+    "fetch": (["fetch"], 0, "Nothing new at origin."),
+    "fingerprint": (["fingerprint"], 0, ""),
+    "gc": (["gc"], 0, "vmrag gc --apply"),
+    "grep": (["grep", "kettles"], 0, "web/kettles:1"),
+    "help": (["help", "import"], 0, "--copy"),
+    "import": (["import", "../shelf", "--collection", "web", "--base", "../shelf"], 0, "1 document added"),
+    "init": (["init"], 0, "Added the source docs: 4 files"),
+    "install": (["install"], 0, "Installed in"),
+    "issue": (["issue", "--help"], 0, "Usage: vmrag issue"),
+    "learning": (["learning", "--help"], 0, "Usage: vmrag learning"),
+    "link": (["link"], 0, "Linked"),
+    "links": (["links"], 0, "pin  topic"),
+    "list": (["list"], 0, "handbook/tls.md"),
+    "log": (["log"], 0, "The handbook"),
+    "mcp": (["mcp", "install", "--client", "vscode"], 0, "vscode"),
+    "merge": (["merge", "topic"], 1, "hint: vmrag commit"),
+    "migrate": (["migrate", "--to", "doltlite"], None, "doltlite"),
+    "path": (["path"], 0, "kb"),
+    "pin": (["pin"], 0, "is pinned already"),
+    "pull": (["pull"], 1, "hint: vmrag commit"),
+    "push": (["push"], 0, "origin has everything already"),
+    "query": (["query", "kettles"], 0, "web/kettles"),
+    "refresh": (["refresh", "web"], None, ""),
+    "remote": (["remote"], 0, "origin"),
+    "report": (["report", "v1"], 2, "Delete the setting"),
+    "resolve": (["resolve"], 1, "No merge is open here."),
+    "restore": (["restore", "--yes"], 0, "1 document removed"),
+    "rm": (["rm", "handbook/rest.md"], 0, "1 document removed"),
+    "show": (["show", "handbook/rest.md"], 0, "Take a rest"),
+    "sources": (["sources"], 0, "vmrag init"),
+    "status": (["status"], None, DEDUPE),
+    "sync": (["sync"], 0, "Knowledge is at"),
+    "trust": (["trust", "--yes"], 0, ""),
+    "uninstall": (["uninstall"], 0, "Removed from"),
+    "verify": (["verify"], 2, "Delete the setting"),
+}
+"""Name → arguments, exit code and a part of what is printed."""
+
+
+def test_each_command_is_tried() -> None:
+    assert WORKING.keys() == set(commands.names())
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_command_works_in_a_repository_of_version_0_1(name: str, world: Formerly) -> None:
+    (world.top / "shelf").mkdir()
+    (world.top / "shelf" / "page.md").write_text("# Page\n\nA page outside of the repository.\n")
+    arguments, code, expected = WORKING[name]
+    result = world.ada.vmrag(*arguments, code=code, stdin="# New\n")
+    assert expected in result.out + result.err, result
+
+
+# -- what was removed, or changed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replacement"),
+    [
+        (["import"], "vmrag sources add PATH"),
+        (["import", "--prune"], "vmrag sources add PATH"),
+        (["import", "docs", "--collection", "handbook", "--base", "docs"], ADD_SOURCE),
+        (["import", "docs/rest.md", "--collection", "handbook"], "vmrag sources add docs/rest.md"),
+        (["add", "docs/rest.md", "--collection", "handbook"], "vmrag sources add docs/rest.md"),
+        (["commit", "-a", "-m", "all"], "vmrag commit -m all"),
+        (["commit", "-am", "all"], "vmrag commit -m all"),
+        (["sources", "adopt"], DEDUPE),
+        (["verify"], "Delete the setting: .vmrag.yaml, line 6"),
+        (["report", "v1"], "Delete the setting: .vmrag.yaml, line 6"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_removed_form_fails_and_names_its_replacement(arguments: list[str], replacement: str, world: Formerly) -> None:
+    before = world.ada.ask("list")["documents"]
+    assert replacement in world.ada.vmrag(*arguments, code=2).err.split("hint: ")[1]
+    assert world.ada.ask("list")["documents"] == before
+
+
+def test_init_accepts_its_old_option(world: Formerly) -> None:
+    assert "Added the source docs: 4 files" in world.ada.vmrag("init", "--sources").out
+
+
+def test_removed_setting_is_named_by_each_command_that_reads_settings(world: Formerly) -> None:
+    for arguments in (["list"], ["query", "rest"], ["sync"], ["sources"], ["log"]):
+        assert REMOVED_SETTING in world.ada.vmrag(*arguments).err
+    settings = (world.ada.top / ".vmrag.yaml").read_text()
+    world.ada.write(".vmrag.yaml", settings.replace("import:\n  on_stale: fail\n", ""))
+    assert REMOVED_SETTING not in world.ada.vmrag("list").err
+    assert "nothing is lost" in world.ada.vmrag("verify").out
+
+
+def test_copies_are_named_until_sources_replace_them(world: Formerly) -> None:
+    ada = world.ada
+    answer = ada.vmrag("query", "when do requests time out")
+    assert "thirty seconds" in answer.out, "the copy does not follow the file"
+    assert "3 stored copies of tracked files may be outdated: vmrag sources dedupe" in answer.out
+    ada.vmrag("commit", "-m", "Owls")
+    assert "Next: vmrag sources dedupe" in ada.vmrag(*ADD_SOURCE.split()[1:]).out
+    deduplication = ada.vmrag("sources", "dedupe").out
+    assert "has 1 other document, so the source of that name is not read" in deduplication, "its file was moved"
+    assert "vmrag rm handbook" in deduplication
+    ada.vmrag("rm", "handbook", "--yes")
+    ada.vmrag("commit", "-m", "Remove the last copy")
+    ada.git("add", "-A")
+    ada.git("commit", "-q", "-m", "Files answer")
+    answer = ada.vmrag("query", "when do requests time out")
+    assert "five seconds" in answer.out
+    assert "stored copies of tracked" not in answer.out
+    assert "1 query answered as expected" in ada.vmrag("check", "--update").out
+    assert "handbook/docs/limits.md" in (ada.top / ".vmrag" / "queries.yaml").read_text()
+    ada.git("switch", "-q", "topic")
+    assert "Never rest" in ada.vmrag("query", "rest").out
+    ada.git("checkout", "-q", "v1")
+    assert "thirty seconds" in ada.vmrag("query", "when do requests time out").out
+
+
+def test_version_0_1_is_told_to_upgrade_when_a_colleague_adds_sources(
+    world: Formerly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ada.vmrag(*ADD_SOURCE.split()[1:])
+    monkeypatch.setattr("vmrag_link.formats.__version__", "0.1.0")
+    error = world.ada.vmrag("query", "rest", code=2).err
+    assert "requires vmrag-link 0.2.0 or newer; this is 0.1.0" in error
+    assert "hint: python -m pip install --upgrade 'vmrag-link>=0.2.0'" in error
+
+
+# -- hooks that version 0.1.0 installed
+
+
+def read_ours(project: Project, *arguments: str) -> list[str]:
+    """Return the lines of vmrag while git runs with its hooks."""
+    result = project.run(*arguments, env=ON)
+    assert result.returncode == 0, result
+    return [line for line in result.stderr.splitlines() if line.startswith("vmrag: ")]
+
+
+@pytest.mark.parametrize("renewed", [False, True], ids=["as they were", "renewed"])
+@pytest.mark.parametrize("name", ["ada", "ben", "cleo"])
+def test_old_hooks_move_and_push_the_knowledge(name: str, renewed: bool, world: Formerly) -> None:
+    project = world.person(name)
+    branch = project.git("branch", "--show-current")
+    if renewed:
+        project.vmrag("install")
+        assert "HOOK_OUTDATED" not in project.vmrag("doctor", code=None).out
+    project.vmrag("sync")
+    if name == "ada":
+        project.vmrag("commit", "-m", "Owls")
+    project.write("docs/rest.md", "# Rest\n\nRest a lot.\n")
+    project.vmrag("add", "-", "--collection", "web", "--id", "foxes", stdin="About foxes.\n")
+    project.vmrag("commit", "-m", "Foxes")
+    assert read_ours(project, "commit", "-q", "-am", "Foxes") == []
+    assert read_ours(project, "push", "-q", "-u", "origin", branch) == [
+        "vmrag: pushed the knowledge that these commits pin to origin"
+    ]
+    read_ours(project, "checkout", "-q", "HEAD~1")
+    assert project.status()["state"] == "in_sync", "the hook has moved the knowledge"
+    read_ours(project, "checkout", "-q", branch)
+    assert "About foxes." in project.vmrag("query", "foxes").out
+    ran = project.top / ".git" / "ran"
+    assert (ran.read_text().split() if ran.exists() else []) == {"ada": [], "ben": ["team"], "cleo": ["framework"]}[
+        name
+    ]
+
+
+def test_a_clone_of_a_repository_of_version_0_1_needs_sync_only(world: Formerly) -> None:
+    world.hub.git("clone", "-q", ".", str(world.top / "eve"))
+    eve = world.person("eve")
+    eve.vmrag("sync", "--hooks")
+    assert eve.status()["state"] == "in_sync"
+    read_ours(eve, "switch", "-q", "topic")
+    assert "Never rest" in eve.vmrag("query", "rest").out
+
+
+# -- an empty pin
+
+
+def test_files_answer_beside_a_pin_without_documents(world: Formerly) -> None:
+    dan = world.person("dan")
+    assert "from commit" in dan.vmrag("query", "pip").out
+    status = dan.vmrag("status").out
+    assert "1 file in 1 source" in status
+    assert "0 documents" not in status
+    dan.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
+    assert "with uv" in dan.vmrag("query", "install").out
+    read_ours(dan, "commit", "-q", "-am", "uv")
+    read_ours(dan, "push", "-q")
+    assert "with pip" in dan.vmrag("query", "install", "--at", "HEAD~1").out
+    assert "nothing is lost" in dan.vmrag("verify").out
