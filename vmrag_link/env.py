@@ -233,6 +233,14 @@ SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
 """git takes the first that is set of several programs to ask with, and an empty one for none."""
 
 
+GIT_EDITOR = "GIT_EDITOR"
+
+
+def has_git_editor(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return True if the caller chose an editor for the git commands that it starts."""
+    return bool(environ.get(GIT_EDITOR))
+
+
 def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that keep git and ssh from opening a dialog, if `UNATTENDED` is set. Empty
     else, because CI answers by dialog programs.

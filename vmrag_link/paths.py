@@ -254,6 +254,11 @@ class Places(NamedTuple):
     def workspace_lock(self) -> Path:
         return self.own / "workspace.lock"
 
+    @property
+    def drafts(self) -> Path:
+        """Texts that the user writes in an editor. Not derived: a draft may be the only copy."""
+        return self.own / "drafts"
+
 
 def read_regular(path: Path, limit: int) -> bytes:
     """At most `limit` bytes of a file that a stranger may have put there: links, devices and pipes

@@ -152,7 +152,18 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
 
 def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
-    helpers = {"__init__", "answering", "base", "case_files", "commands", "common", "history_view", "main", "output"}
+    helpers = {
+        "__init__",
+        "answering",
+        "base",
+        "case_files",
+        "commands",
+        "common",
+        "editor",
+        "history_view",
+        "main",
+        "output",
+    }
     helpers |= {"passage_view", "reference", "resolve_dialog", "terminal", "texts", "new_knowledge_base", "writing"}
     assert modules - helpers == {MODULES.get(name, name).partition(".")[0] for name in COMMANDS}
 

@@ -108,7 +108,7 @@ class Invocation(Record, frozen=True):
     @property
     def attended(self) -> bool:
         """Whether a person sits at the terminal, who can be asked."""
-        return sys.stdin.isatty() and sys.stdout.isatty() and not self.as_json
+        return output.has_input_terminal() and sys.stdout.isatty() and not self.as_json
 
     def ask(self, run: Callable[[bool], R], *, question: str, yes: bool) -> R | None:
         """Run an operation that takes whether it is confirmed; if it has to be, ask the person.

@@ -184,7 +184,7 @@ def _make_choice(invocation: Invocation, *, empty: bool) -> Choose:
     def choose(offers: Sequence[Offer]) -> Offer | None:
         if empty:
             return None
-        if invocation.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if invocation.as_json or not (output.has_input_terminal() and sys.stdout.isatty()):
             raise undecided(offers, empty="vmrag init --empty")
         choices = {str(number): offer for number, offer in enumerate(offers, 1)}
         output.print_lines(["This commit has no pin, but other commits have one. Which documents does it begin with?"])

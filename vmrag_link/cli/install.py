@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -225,7 +224,7 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
 def _ask_remote(ws: Workspace) -> str:
     """Ask for the name of the remote, because its knowledge is deleted for everybody."""
     names = remotes.names(ws.places)
-    if not names or not sys.stdin.isatty():
+    if not names or not output.has_input_terminal():
         raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
     return output.choose("Delete the knowledge for everybody on which git remote? Type its name", names)
 

@@ -132,6 +132,11 @@ def _for_reader(text: str) -> str:
     return terminal_text.for_log(terminal_text.visible(text.replace("\r\n", "\n")))
 
 
+def has_input_terminal() -> bool:
+    """Return True if standard input is a terminal. Python has None in place of a closed one."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def goes_to_file() -> bool:
     """Whether standard output is a regular file."""
     return _is_file(sys.stdout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -148,7 +147,7 @@ def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> W
 
 
 def _text(path: Path) -> str:
-    return export_paths.stream_text(sys.stdin.buffer) if str(path) == "-" else export_paths.file_text(path)
+    return texts.read_standard_input() if str(path) == "-" else export_paths.file_text(path)
 
 
 def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link import terminal_text, worddiff
-from vmrag_link.cli import output, texts
+from vmrag_link.cli import editor, output
 from vmrag_link.cli.base import title_beside
 from vmrag_link.errors import ContentRefused, plural
 from vmrag_link.merging.conflicts import (
@@ -130,7 +130,9 @@ def _edited(
     hunk = None if whole or not question.hunk else question.hunk
     draft = (row.id, question.field, "" if hunk is None else str(hunk))
     begun = conflict_template(row, labels) if hunk is None else hunk_template(row, row.conflict.hunks[hunk - 1], labels)
-    text = texts.edited(ws, drafts.get(draft) or begun, suffix=texts.suffix_of(row.conflict))
+    text = editor.edit_text(
+        ws.places, drafts.get(draft) or begun, name=f"conflict{editor.suffix_of(row.conflict.doc_id)}"
+    )
     if text is None:
         return None
     drafts[draft] = text

@@ -1,19 +1,21 @@
-"""A text that a person gives: as an argument, in a file, on standard input, in the editor or in a
-merge tool; and the options that take it.
+"""A text that a person gives: as an argument, in a file, on standard input, or in a merge tool; and
+the options that take it. `editor` has what comes from the editor.
 """
 
 from __future__ import annotations
 
-import re
+import contextlib
+import os
+import select
+import stat
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import editor, output
 from vmrag_link.documents import export_paths
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import programs
@@ -21,33 +23,10 @@ from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.models import json_from_user, text_of
 from vmrag_link.workspace import Workspace
 
-_PLAIN = re.compile(r"\.[A-Za-z0-9]{1,10}")
-_DEFAULT_SUFFIX = ".md"
+_PATIENCE = 1.0
+"""Seconds without a text on standard input before a note shows that the command waits."""
+_PIPE_HINT = "printf 'TEXT' | vmrag …   (or name a file)"
 _METADATA = """--metadata '{"team": "core", "year": 2024}'"""
-
-
-def suffix_of(conflict: Conflict) -> str:
-    """Of the document's id, for an editor's highlighting.
-
-    A shell reads it, and a stranger may have written it.
-    """
-    suffix = PurePosixPath(conflict.doc_id).suffix
-    return suffix if _PLAIN.fullmatch(suffix) else _DEFAULT_SUFFIX
-
-
-def edited(ws: Workspace, text: str, *, name: str = "conflict", suffix: str = _DEFAULT_SUFFIX) -> str | None:
-    """The text as a person left it in a file of that name, byte for byte; None if it was not
-    changed.
-
-    The editor is git's: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, in that order. Raises
-    `UsageInvalid` if there is none, or if it fails.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{name}{suffix}"
-        path.write_bytes(text.encode())
-        programs.edit_file(ws.places, path)
-        after = export_paths.file_text(path)
-    return after if after != text else None
 
 
 def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
@@ -56,7 +35,7 @@ def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
     `tool`: as `git mergetool` names it; empty for the configured one.
     """
     versions = [text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
-    return programs.merge_by_tool(ws.places, f"conflict{suffix_of(conflict)}", versions, tool=tool)
+    return programs.merge_by_tool(ws.places, f"conflict{editor.suffix_of(conflict.doc_id)}", versions, tool=tool)
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,15 +55,34 @@ def given_text(directory: Path, text: str | None, file: Path | None) -> str | No
         raise UsageInvalid("--text and --file both give the text.", hint="Leave one of them out.")
     if file is None:
         return text
-    return export_paths.stream_text(sys.stdin.buffer) if str(file) == "-" else export_paths.file_text(directory / file)
+    return read_standard_input() if str(file) == "-" else export_paths.file_text(directory / file)
 
 
-def written_text(ws: Workspace, name: str) -> str:
-    """A new text from the editor. Raises `UsageInvalid` if nothing was written there."""
-    text = edited(ws, "", name=name)
-    if text is None or not text.strip():
-        raise UsageInvalid("No text was written, so nothing is stored.", hint="-m TEXT or -F FILE gives it, too")
-    return text
+def has_piped_input() -> bool:
+    """Return True if standard input is a pipe, a socket or a file. A terminal, a device such as
+    /dev/null, and closed input do not count.
+    """
+    if sys.stdin is None or sys.stdin.closed:
+        return False
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except OSError:  # a program that calls us in its process replaced it
+        return True
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
+
+
+def read_standard_input() -> str:
+    """Return the text of standard input, to its end.
+
+    A note shows after a while that the command waits for it. Raises `UsageInvalid` if it is closed,
+    `FileFailed` if it is too long or not UTF-8.
+    """
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageInvalid("standard input is closed, so it holds no text", hint=_PIPE_HINT)
+    with contextlib.suppress(OSError, ValueError):  # it has no descriptor
+        if not select.select([sys.stdin.fileno()], [], [], _PATIENCE)[0]:
+            output.complain("Waiting for the text on standard input. Ctrl-D ends it, Ctrl-C aborts.", "note:")
+    return export_paths.stream_text(sys.stdin.buffer)
 
 
 def metadata_object(text: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """The programs of the person at the terminal, as git finds and starts them: editor, pager and merge
-tool.
+tool; and `git commit`, which runs the user's hooks and signs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
     )
     if code:
         raise UsageInvalid(
-            f"The editor ended with exit code {code}; what it left is not taken. ({command})", hint=_EDITOR_HINT
+            f"the editor failed with exit code {code}, so nothing was changed: {command}", hint=_EDITOR_HINT
         )
 
 
@@ -51,6 +51,35 @@ def _editor_arguments(command: str, path: Path, line: int | None) -> list[str]:
     if line is not None and program in _GOTO:
         return ["--goto", f"{path}:{line}"]
     return [str(path)]
+
+
+def without_comments(places: Places, text: str) -> str:
+    """Return a message without comment lines and outer blank lines, as `git commit` stores it."""
+    return demand(places, "stripspace", "--strip-comments", stdin=text.encode()).stdout.decode()
+
+
+def as_comments(places: Places, text: str) -> str:
+    """Return a text whose lines begin with git's comment character."""
+    return demand(places, "stripspace", "--comment-lines", stdin=text.encode()).stdout.decode(errors="replace")
+
+
+def commit_index(places: Places, message: str, *, author: str | None = None, show: bool = True) -> None:
+    """Run `git commit` for what is staged, with the user's hooks and settings.
+
+    git removes no comment lines from the message. With `show`, the user sees what git and the hooks
+    print. Raises `GitFailed`.
+    """
+    repository = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
+    options = ["--quiet", "--cleanup=whitespace", "--file=-", *([f"--author={author}"] if author else [])]
+    finished = proc.run(
+        ["git", *repository, "commit", *options],
+        cwd=places.top,
+        env=env.without(env.GIT_SCRUBBED),
+        stdin=message.encode(errors="surrogateescape"),
+        show_stderr=show,
+    )
+    if finished.returncode:
+        raise GitFailed(finished.failure, exit_code=finished.returncode)
 
 
 _PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}

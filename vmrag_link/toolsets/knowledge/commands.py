@@ -4,17 +4,18 @@ and what should be known of a tool, a library or a framework.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vmrag_link.cli import answering, output
+from vmrag_link.cli import answering, editor, output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.passage_view import lines_from
-from vmrag_link.cli.texts import edited, given_text, metadata_object, text_options, warn_pending, written_text
+from vmrag_link.cli.texts import given_text, metadata_object, text_options, warn_pending
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.follow_pin import move_and_warn
@@ -24,6 +25,7 @@ from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.records import LOG_TYPES, DocFields, IssueLog, KnowledgeDoc, LogFields, LogType
 from vmrag_link.toolsets.knowledge.search import KnowledgeHit
 
+_TEXT_HINT = "use '-m TEXT' or '-F FILE'"
 _RAW = click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
 _LIMIT = click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many at the most; by default 50.")
 _OFFSET = click.option("--offset", type=click.IntRange(0), default=0, help="How many to pass over.")
@@ -82,8 +84,8 @@ def add_log(
     with invocation.workspace() as ws:
         move_and_warn(ws)
         project, number = listing.issue_named(ws, issue)
-        content = written_text(ws, "log") if content is None else content
-        done = issue_logs.add(ws, NewLog(project, number, content, title, log_type, values))
+        with editor.new_text(ws.places, content, name="log.md") as new:
+            done = issue_logs.add(ws, NewLog(project, number, new, title, log_type, values))
     warn_pending(done.pending)
     said = f"{project}#{number}:{log_type}  {done.report.title}"
     invocation.emit(records.added_log(done), [said, NEXT_COMMIT])
@@ -109,11 +111,12 @@ def edit_log(
     content = given_text(invocation.directory, text, file)
     values = None if metadata is None else metadata_object(metadata)
     change = LogChange(content, title or None, log_type, values)
-    with invocation.workspace() as ws:
+    with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
         log_id = listing.id_of_log(ws, log)
         if change == LogChange():
             before = listing.issue_log(ws, log_id)[0].content
-            change = LogChange(edited(ws, before, name="log") or before)
+            after = editor.edited_text(ws.places, before, name="log.md", instead=_TEXT_HINT)
+            change = LogChange(drafts.enter_context(after) or before)
         done = issue_logs.update(ws, log_id, change)
     warn_pending(done.pending)
     row = records.updated_log(done)
@@ -219,9 +222,8 @@ def add_doc(
 ) -> None:
     """Store a document about a tool."""
     content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
-    with invocation.workspace() as ws:
-        content = written_text(ws, "doc") if content is None else content
-        done = knowledge_docs.add(ws, NewDoc(tool, title, content, category, tool_version, values))
+    with invocation.workspace() as ws, editor.new_text(ws.places, content, name="doc.md") as new:
+        done = knowledge_docs.add(ws, NewDoc(tool, title, new, category, tool_version, values))
     warn_pending(done.pending)
     row = records.added_doc(done)
     invocation.emit(row, [f"{tool}  {done.report.title}  {row.doc_id}", NEXT_COMMIT])
@@ -251,11 +253,12 @@ def edit_doc(
     content = given_text(invocation.directory, text, file)
     values = None if metadata is None else metadata_object(metadata)
     change = DocChange(content, title or None, category, tool, tool_version, values)
-    with invocation.workspace() as ws:
+    with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
         doc_id = listing.id_of_doc(ws, doc)
         if change == DocChange():
             before = listing.knowledge_document(ws, doc_id)[0].content
-            change = DocChange(edited(ws, before, name="doc") or before)
+            after = editor.edited_text(ws.places, before, name="doc.md", instead=_TEXT_HINT)
+            change = DocChange(drafts.enter_context(after) or before)
         done = knowledge_docs.update(ws, doc_id, change)
     warn_pending(done.pending)
     row = records.updated_doc(done)

@@ -1,0 +1,163 @@
+"""Text that the user writes in git's editor.
+
+The policy:
+
+* The editor is the one that git would open: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, or
+  git's default.
+* An editor needs a terminal. Without one, only the editor of `GIT_EDITOR` runs, because scripts set
+  this variable for exactly one command. Everything else would wait for keys that nobody presses.
+* A draft is a file below `.git/vmrag/drafts`. vmrag removes it after the command has used the text.
+  If the editor or the command fails, an edited draft stays, and the error names its path.
+* A draft that a killed command left is removed after 30 days.
+* In a message, lines that begin with git's comment character are removed. An empty message aborts.
+* An editor that fails changes nothing, whatever it wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from vmrag_link import env
+from vmrag_link.cli import output
+from vmrag_link.documents import export_paths
+from vmrag_link.errors import MessageMissing, UsageInvalid, VmragError
+from vmrag_link.git import programs
+from vmrag_link.paths import Places, write_atomically
+
+DEFAULT_SUFFIX = ".md"
+KEPT_SECONDS = 30 * 24 * 3600
+_PLAIN_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}")
+_MESSAGE_NAME = "COMMIT_EDITMSG"
+"""Editors highlight a file of this name as a message of a commit."""
+_MESSAGE_HINT = 'vmrag commit -m "What changed in the knowledge"'
+_INSTRUCTIONS = """
+Please enter the message for your changes. Lines that begin with
+this character are ignored, and an empty message aborts the commit.
+"""
+
+
+def suffix_of(doc_id: str) -> str:
+    """Return the suffix of a document's id, so that the editor highlights the text.
+
+    A shell reads it, and an untrusted user may have written it.
+    """
+    suffix = PurePosixPath(doc_id).suffix
+    return suffix if _PLAIN_SUFFIX.fullmatch(suffix) else DEFAULT_SUFFIX
+
+
+@contextlib.contextmanager
+def edited_text(places: Places, text: str, *, name: str, instead: str = "") -> Iterator[str | None]:
+    """Open a text in the editor and yield the result; None if the user changed nothing.
+
+    The draft stays if the block fails. `instead`: the hint if no terminal exists. Raises
+    `UsageInvalid` if no editor can run or if it fails, `FileFailed` if the result is not UTF-8.
+    """
+    if not _can_edit():
+        raise UsageInvalid("an editor needs a terminal, and this command has none", hint=instead)
+    with open_draft(places, name, text) as path:
+        programs.edit_file(places, path)
+        after = export_paths.file_text(path)
+        yield after if after != text else None
+
+
+def edit_text(places: Places, text: str, *, name: str) -> str | None:
+    """Return a text as the user edited it, byte for byte; None if the user changed nothing.
+
+    Raises `UsageInvalid` and `FileFailed`, like `edited_text`.
+    """
+    with edited_text(places, text, name=name) as after:
+        return after
+
+
+@contextlib.contextmanager
+def new_text(places: Places, given: str | None, *, name: str) -> Iterator[str]:
+    """Yield the text that is given, or one that the user writes in the editor.
+
+    The draft stays if the block fails. Raises `UsageInvalid` if the user wrote none, and as
+    `edited_text`.
+    """
+    if given is not None:
+        yield given
+        return
+    instead = "use '-m TEXT' or '-F FILE'"
+    with edited_text(places, "", name=name, instead=instead) as text:
+        if text is None or not text.strip():
+            raise UsageInvalid("no text was written, so nothing is stored", hint=instead)
+        yield text
+
+
+@contextlib.contextmanager
+def edited_message(places: Places, contents: str) -> Iterator[tuple[str, Path]]:
+    """Open an empty message in the editor, and yield it without comments, and a file with it.
+
+    `contents` lists below the instructions what the commit contains. The draft stays if the block
+    fails. Raises `MessageMissing` if the message is empty or no terminal exists, and as
+    `edited_text`.
+    """
+    if not _can_edit():
+        raise MessageMissing("a commit needs a message, and an editor needs a terminal", hint=_MESSAGE_HINT)
+    template = "\n" + programs.as_comments(places, f"{_INSTRUCTIONS.strip()}\n\n{contents}")
+    with open_draft(places, _MESSAGE_NAME, template) as path:
+        programs.edit_file(places, path)
+        text = programs.without_comments(places, export_paths.file_text(path))
+        if not text.strip():
+            path.unlink()
+            raise MessageMissing("the message is empty, so nothing was committed", hint=_MESSAGE_HINT)
+        write_atomically(path, text.encode(), durable=False)
+        yield text.removesuffix("\n"), path
+
+
+@contextlib.contextmanager
+def written_message(places: Places, text: str) -> Iterator[Path]:
+    """Yield a file with a message. It stays if the block fails."""
+    with open_draft(places, _MESSAGE_NAME, text, keep=True) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def open_draft(places: Places, name: str, text: str, *, keep: bool = False) -> Iterator[Path]:
+    """Write a text to a file of this name, and remove the file after the block.
+
+    If the block fails, an edited file stays and the error names it. `keep`: an unedited file, too.
+    """
+    _remove_old_drafts(places.drafts)
+    folder = places.drafts / os.urandom(8).hex()
+    path = folder / name
+    write_atomically(path, text.encode(), durable=False)
+    try:
+        yield path
+    except BaseException as error:
+        if not keep and not _has_new_text(path, text):
+            shutil.rmtree(folder, ignore_errors=True)
+        elif isinstance(error, VmragError):
+            error.message += f"\nThe text is in {path}"
+            error.details["draft"] = str(path)
+        else:
+            output.complain(f"The text is in {path}", "note:")
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_new_text(path: Path, before: str) -> bool:
+    try:
+        return path.read_bytes().strip() not in (b"", before.encode().strip())
+    except FileNotFoundError:  # the editor removed it
+        return False
+
+
+def _remove_old_drafts(folder: Path) -> None:
+    for path in folder.glob("*/*"):
+        with contextlib.suppress(OSError):  # another command was faster
+            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _can_edit() -> bool:
+    return env.has_git_editor() or (output.has_input_terminal() and sys.stdout.isatty())
