@@ -670,7 +670,7 @@ def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs
         (["query", "x", "--nope"], "No such option"),
         (["query", "x", "-k", "0"], "0 is not in the range"),
         (["query", "x", "--mode", "q"], "'q' is not one of"),
-        (["commit"], "Missing option"),
+        (["add", "a.md"], "Missing option"),
         (["log", "-n", "-1"], "-1 is not in the range"),
         (["completion", "tcsh"], "'tcsh' is not one of"),
         (["add", "-", "--collection", "handbook"], "needs an id"),

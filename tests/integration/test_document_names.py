@@ -37,7 +37,7 @@ def crowded(template, tmp_path_factory):
 
 
 def _fill(project: Project) -> None:
-    project.put("guide/setup.md", "")
+    project.put("guide/setup.md", "text")
     with opened(project) as ws:
         branch = ws.kb_branch()
         names = dict.fromkeys(collection for collection, _ in THERE)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import shlex
+import subprocess
+
 import pytest
 
 from tests.support import terminal
@@ -191,6 +197,8 @@ def test_an_empty_folder_makes_an_empty_collection(project):
     assert project.consistent()
 
 
+NOTE = ("add", "--collection", "notes", "--id", "uv")
+
 # -- add, rm ---------------------------------------------------------------------------------------
 
 
@@ -204,6 +212,81 @@ def test_add_takes_standard_input_with_title_and_metadata(project):
     assert (shown["title"], shown["metadata"]) == ("The note", {"team": "core"})
     found = project.ask("query", "quoted", "--where", '{"team": "core"}')["results"]
     assert [(each["doc_id"], each["metadata"]["team"]) for each in found] == [("a note", "core")]
+
+
+def test_add_reads_piped_input_without_dash(project):
+    assert "notes/uv: 1 document added" in project.start(*NOTE, stdin="Use uv.").out
+    project.vmrag(*NOTE, "--title", "Tools", stdin="# Uv\n\nUse it.\n")
+    assert project.vmrag("show", "notes/uv").out == "# Uv\n\nUse it.\n"
+    assert project.ask("show", "notes/uv")["title"] == "Tools"
+
+
+def test_add_stores_text_of_option(project):
+    project.vmrag(*NOTE, "-m", "# Uv\n\nUse it.", stdin="Not this.")
+    assert project.ask("show", "notes/uv") | {"title": "Uv", "content": "# Uv\n\nUse it."} == project.ask(
+        "show", "notes/uv"
+    )
+    project.vmrag(*NOTE, "--message", "Use pip.", "--title", "Tools")
+    shown = project.ask("show", "notes/uv")
+    assert (shown["title"], shown["content"]) == ("Tools", "Use pip.")
+    assert "both give the text" in project.vmrag("add", "docs/setup.md", *NOTE[1:], "-m", "x", code=2).err
+    assert "needs an id" in project.vmrag("add", "--collection", "notes", "-m", "x", code=2).err
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\t\n"])
+def test_add_refuses_empty_text(project, text):
+    before = project.texts()
+    for arguments in (NOTE, ("add", "-", *NOTE[1:]), (*NOTE, "-m", text)):
+        refused = project.vmrag(*arguments, code=2, stdin=text).err
+        assert "is empty, so nothing was stored\nhint: vmrag add -m TEXT --collection notes --id uv" in refused
+    assert project.texts() == before
+
+
+@pytest.mark.parametrize("stdin", ["/dev/null", "/dev/zero", "closed", "terminal"])
+def test_add_without_text_refuses_input_that_is_not_piped(project, stdin):
+    before, ours = project.texts(), -1
+    with contextlib.ExitStack() as opened:
+        if stdin == "terminal":
+            ours, theirs = pty.openpty()
+            opened.callback(os.close, ours)
+        else:
+            theirs = os.open("/dev/null" if stdin == "closed" else stdin, os.O_RDONLY)
+        opened.callback(os.close, theirs)
+        command = f"exec {shlex.join([str(terminal.SCRIPT), *NOTE])}" + " <&-" * (stdin == "closed")
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=project.top,
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no document is given" in done.stderr
+    assert "hint: vmrag add FILE --collection notes, or: vmrag add -m TEXT --collection notes --id uv" in done.stderr
+    assert project.texts() == before
+
+
+@pytest.mark.parametrize("line", ["add - --collection notes --id uv", "rm setup.md", "init", "issue add a#1 -F -"])
+def test_command_reports_no_bug_with_closed_input(project, line):
+    command = f"exec {shlex.quote(str(terminal.SCRIPT))} {line} <&-"
+    done = subprocess.run(["sh", "-c", command], cwd=project.top, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 2), done.stderr
+    assert "notes/uv" not in project.vmrag("list").out
+
+
+def test_add_shows_that_it_waits_for_piped_input(project):
+    with subprocess.Popen(
+        [terminal.SCRIPT, *NOTE],
+        cwd=project.top,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert "Waiting for the text on standard input" in process.stderr.readline()
+        assert process.communicate("Late.", timeout=60)[0].startswith("notes/uv: 1 document added")
 
 
 def test_add_replaces_a_document_and_says_what_it_did(project):

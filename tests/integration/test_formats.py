@@ -272,7 +272,7 @@ def test_a_journal_entry_of_a_newer_program_is_its_own_to_finish(world: Formerly
     (path,) = (world.dan.shared / "journal").iterdir()
     data = newer(path, type="commit-of-tomorrow", more=[1])
     for command in (["commit", "-m", "x"], ["add", "-", "--collection", "faq", "--id", "x"], ["sync"]):
-        error = world.dan.vmrag(*command, "--json", code=3).error
+        error = world.dan.vmrag(*command, "--json", code=3, stdin="x").error
         assert (error["code"], "format 99" in error["message"]) == ("SCHEMA_TOO_NEW", True)
     assert path.read_bytes() == data
 
