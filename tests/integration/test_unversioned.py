@@ -6,17 +6,19 @@ import json
 
 import pytest
 
-from tests.support import unversioned
+from tests.support import editors, unversioned
 from tests.support.contract_states import DATA_FOLDER
 from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import new_project, opened
 from tests.support.unversioned import SETTING, holding, kept, think
+from vmrag_link.ops.system import stores
 from vmrag_mcp.process import CallProgress
 
 pytestmark = pytest.mark.hooks("off")
 
 template, project, tools = unversioned.template, unversioned.project, unversioned.tools
+make_editor = editors.make_editor
 
 CHANGE = {"file_path": "src/parser.py", "before_content": "a\n", "after_content": "b\n"}
 
@@ -243,3 +245,11 @@ def test_a_strangers_settings_keep_more_here_and_publish_nothing(tools, project)
     assert "versioned" not in think(tools, "foxes do not", 3)["kb"]
     project.git("config", SETTING, "false")
     assert think(tools, "nor do badgers", 4)["kb"]["versioned"] is False
+
+
+def test_edit_changes_document_of_this_machine(project, tools, make_editor):
+    think(tools, "Owls nest.", 1)
+    (doc_id,) = kept(project)
+    report = project.ask("edit", f"{stores.THOUGHTS}/{doc_id}", env=make_editor('sed -i s/nest/fly/ "$1"'))
+    assert (report["changed"], report["branch"]) == (True, None)
+    assert kept(project) == {doc_id: "Owls fly."}

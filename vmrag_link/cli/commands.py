@@ -29,6 +29,7 @@ TOPICS = {
         "export": "Write the documents back as files.",
         "list": "List the documents.",
         "show": "Print a document, or what a revision changed.",
+        "edit": "Change a stored document in git's editor.",
         "rm": "Remove documents, folders or collections.",
         "restore": "Discard uncommitted changes, or bring documents back.",
         "move": "Make stored documents files, or notes stored documents.",

@@ -14,7 +14,7 @@ from vmrag_link.conversion.reading import text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import ContentRefused, DocumentExists
 from vmrag_link.index.metadata import RESERVED_METADATA
-from vmrag_link.models import Record, canonical_json, content_hash, json_from_user
+from vmrag_link.models import Document, Record, canonical_json, content_hash, json_from_user, metadata_of
 from vmrag_link.ops.documents import collections
 
 
@@ -70,6 +70,13 @@ def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
     """The title of the metadata, else the first Markdown heading, else the text's beginning."""
     return stated_title(metadata) or text_title(text)
+
+
+def title_after_edit(document: Document, text: str) -> str:
+    """Return the title of a document with another text, derived again if the old text gave it."""
+    metadata = metadata_of(document)
+    derived = document.title == title_of(document.content, metadata)
+    return title_of(text, metadata) if derived else document.title
 
 
 def stated_title(metadata: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ a document whose base was another folder then, or by one that moved.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,14 +17,14 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import DocumentExists, plural
+from vmrag_link.errors import DocumentExists, KnowledgeMoved, plural, quoted
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import DocumentStore
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
 """What becomes of a document whose id is taken.
@@ -32,6 +32,8 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 `replace_same_file` refuses one that came from another file.
 """
 _SHOWN_FILES = 5
+Version = tuple[str, str, str]
+"""Title, hash of the text, and metadata of a document."""
 
 
 class Arranged(Record, frozen=True):
@@ -52,7 +54,8 @@ class PutRequest(Record, frozen=True):
 
     `arrange` makes them of files instead, for the collection that is found. A new collection whose
     files were all `skipped` is not made. Without `follow` the index is left to its next reader;
-    with `embed_first` nothing is stored that cannot be embedded.
+    with `embed_first` nothing is stored that cannot be embedded. `expected` has the version that a
+    document replaces, by id: `KnowledgeMoved` if it is not the present one.
     """
 
     collection: str
@@ -63,9 +66,15 @@ class PutRequest(Record, frozen=True):
     arrange: Callable[[At, Collection], Arranged] | None = None
     follow: bool = True
     embed_first: bool = False
+    expected: Mapping[str, Version] = {}
 
 
-def put(ws: Workspace, request: PutRequest) -> WriteResult[PutCounts]:
+def version_of(document: Document | DocumentHeader | ImportedDocument) -> Version:
+    """Return what a user can change of a document."""
+    return document.title, document.content_hash, document.metadata
+
+
+def put(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
     """Store documents; those whose text, title and metadata are stored already are left alone.
     Documents of a writable source become files.
 
@@ -87,7 +96,7 @@ def put(ws: Workspace, request: PutRequest) -> WriteResult[PutCounts]:
     return writing.write(ws, plan, f"write to {request.collection}", follow=request.follow)
 
 
-def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
+def _plan(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
     found, new = _collection(ws, at, request)
     collections.require_open(found)
     files = request.arrange(at, found) if request.arrange else None
@@ -99,6 +108,7 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     }
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
+    _require_expected(name, request.expected, present, documents)
     same = {each.doc_id for each in documents if _is_same(present.get(each.doc_id), each)}
     moved = same & files.placed.moved if files else frozenset()
     renamed = frozenset(each.doc_id for each in files.placed.renamed) if files else frozenset()
@@ -130,7 +140,7 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     return Planned(write, counts)
 
 
-def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection, bool]:
+def _collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Collection, bool]:
     """The collection that is meant, and whether it is new."""
     if not request.create:
         return collections.find(ws, at, request.collection), False
@@ -141,14 +151,36 @@ def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection,
     return collections.empty(request.collection, ws.models.named(ws.config.embedding.model), chunking), True
 
 
+def _require_expected(
+    collection: str,
+    expected: Mapping[str, Version],
+    present: Mapping[str, DocumentHeader],
+    documents: Sequence[ImportedDocument],
+) -> None:
+    """Raise `KnowledgeMoved` for a document that another process changed or removed."""
+    new = {document.doc_id: document for document in documents}
+    for doc_id, version in expected.items():
+        stored = present.get(doc_id)
+        if stored and (version_of(stored) == version or _is_same(stored, new[doc_id])):
+            continue
+        name = f"{collection}/{doc_id}"
+        again = f"vmrag edit {quoted(name)}   (then copy your changes into the present text)"
+        raise KnowledgeMoved(
+            f"{name} was {'changed' if stored else 'removed'} by another process, so nothing was stored",
+            hint=again if stored else f"vmrag add FILE --collection {quoted(collection)} --id {quoted(doc_id)}",
+            collection_name=collection,
+            doc_id=doc_id,
+        )
+
+
 def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
     if present is None:
         return False
-    return (present.title, present.content_hash, present.metadata) == (new.title, new.content_hash, new.metadata)
+    return version_of(present) == version_of(new)
 
 
 def _rows(
-    ws: Workspace,
+    ws: DocumentStore,
     at: At,
     name: str,
     changed: Sequence[ImportedDocument],

@@ -1,0 +1,69 @@
+"""`vmrag edit`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+import click
+
+from vmrag_link.cli import editor
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import quoted
+from vmrag_link.models import Document, Record
+from vmrag_link.ops.documents import edit as operation
+from vmrag_link.ops.system import stores
+
+_LONGEST_STEM = 100
+
+
+class EditReport(Record, frozen=True):
+    """`branch` is the KB branch of the change; None if the text is unchanged.
+
+    `pending`: why the index did not follow.
+    """
+
+    collection: str
+    doc_id: str
+    changed: bool
+    branch: str | None = None
+    pending: str = ""
+
+
+@vmrag_command("edit")
+@click.argument("name", metavar="[COLLECTION/]DOC")
+def command(invocation: Invocation, *, name: str) -> None:
+    """Change the text of a stored document in git's editor. Its id, source and metadata stay.
+
+    The title follows the text if it came from there. An unchanged text stores nothing. If the
+    editor fails, or if another process changed the document, nothing is stored, and the edited text
+    stays in a file that the error names. 'vmrag commit' pins the change.
+
+    A document of a source is a file: edit the file.
+    """
+    with invocation.workspace() as ws:
+        store = stores.store_of(ws, name.partition("/")[0])
+        document = operation.read_for_edit(store, name)
+        shown = f"{document.collection}/{document.doc_id}"
+        instead = f"GIT_EDITOR=COMMAND vmrag edit {quoted(shown)}   (COMMAND changes the file that it gets)"
+        with editor.edited_text(ws.places, document.content, name=_file_name(document), instead=instead) as text:
+            if text is None or text == f"{document.content}\n":  # editors add a missing line end
+                invocation.emit(
+                    EditReport(*document.key, changed=False), [f"{shown} is unchanged, so nothing was stored."]
+                )
+                return
+            result = operation.store_edited(store, document, text)
+    lines = [f"{shown}: {described(result.report.changes)}"]
+    if result.pending:
+        lines.append(f"warning: {result.pending}")
+    if result.branch:
+        lines.append(NEXT_COMMIT)
+    changed = result.report.changes.total > 0
+    invocation.emit(EditReport(*document.key, changed, result.branch, result.pending), lines)
+
+
+def _file_name(document: Document) -> str:
+    """Return a name for the draft. It shows the document in the title of the editor."""
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePosixPath(document.doc_id).stem).strip("-")[:_LONGEST_STEM]
+    return f"{stem or 'document'}{editor.suffix_of(document.doc_id)}"

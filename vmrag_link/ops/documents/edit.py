@@ -1,0 +1,62 @@
+"""`vmrag edit`: replace the text of a stored document, and keep its id, source and metadata."""
+
+from __future__ import annotations
+
+from vmrag_link.documents.importing import ImportedDocument
+from vmrag_link.errors import UsageInvalid, quoted
+from vmrag_link.models import Document, content_hash
+from vmrag_link.ops.documents import collections, leaving_out, writing
+from vmrag_link.ops.documents.drafts import title_after_edit
+from vmrag_link.ops.documents.import_reports import PutCounts
+from vmrag_link.ops.documents.put import PutRequest, put, version_of
+from vmrag_link.ops.documents.writing import WriteResult
+from vmrag_link.ops.history import document_names
+from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace
+from vmrag_link.workspace import DocumentStore, Workspace, local_store
+
+
+def read_for_edit(ws: DocumentStore, name: str) -> Document:
+    """Return the stored document `[COLLECTION/]DOC`, before the user edits its text.
+
+    Raises `SourceReadOnly` for a document of a source, `DocumentMissing`, `DocumentAmbiguous` and
+    `CollectionMissing` for the name, `UsageInvalid` for a document that `vmrag add` cannot store,
+    and as `writing.writable`.
+    """
+    with leaving_out.explained(ws, [name], None, lambda path: f"Edit the file {quoted(path)}"):
+        place = _find_place(ws)
+        found = document_names.find_in(ws.engine, place, name)
+        document = ws.engine.document(place.at, *found.key)
+        if document is None:  # removed in this moment
+            raise document_names.missing(ws.engine, place.at, str(found))
+        collections.require_open(collections.find(ws, place.at, found.collection))
+        return document
+
+
+def _find_place(ws: DocumentStore) -> DocumentPlace:
+    if not isinstance(ws, Workspace):  # not versioned
+        return DocumentPlace(local_store.AT, "")
+    target = writing.writable(ws, index=False)
+    return DocumentPlace(writing.place(target), target.revision)
+
+
+def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[PutCounts]:
+    """Store a new text in the place of a document that `read_for_edit` returned.
+
+    Raises `UsageInvalid` for an empty text, `KnowledgeMoved` if another process changed or removed
+    the document, and as `put`.
+    """
+    name = str(DocumentName(*before.key))
+    if not text.strip():
+        raise UsageInvalid("the edited text is empty, so nothing was stored", hint=f"vmrag rm {quoted(name)}")
+    document = ImportedDocument(
+        doc_id=before.doc_id,
+        title=title_after_edit(before, text),
+        content=text,
+        content_hash=content_hash(text),
+        file_type=before.file_type,
+        metadata=before.metadata,
+        source=before.source,
+        last_modified=before.last_modified,
+    )
+    expected = {before.doc_id: version_of(before)}
+    return put(ws, PutRequest(before.collection, [document], "replace", expected=expected))
