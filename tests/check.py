@@ -60,7 +60,7 @@ ON_DOLT = [
     *(
         f"tests/integration/test_{name}.py"
         for name in (
-            "loop switch workspaces uncommitted commit_journal documents_ops query_ops history_ops links link_sharing pull_push arrival "
+            "loop switch workspaces uncommitted commit_journal commit_git edit documents_ops query_ops history_ops links link_sharing pull_push arrival "
             "merge_ops merge_driver merge_kills resolve resolve_texts threeway replay kills concurrency leases"
         ).split()
     ),

@@ -45,8 +45,7 @@ PARTS = {
         "vmrag diff",
     ),
     "keep": (
-        'vmrag commit -m "Deploy on Thursdays"',
-        'git commit -qam "Deploy on Thursdays"',
+        'vmrag commit --git -m "Deploy on Thursdays"',
         'vmrag grep "deployed on"',
         "git switch -q main",
         'vmrag grep "deployed on"',

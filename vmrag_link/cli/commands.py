@@ -95,7 +95,7 @@ MODULES = {
     "branch": "merge.branch",
     "migrate": "gc.migrate",
     "uninstall": "install.uninstall",
-    **{name: f"pin.{name}" for name in ("commit", "sync", "link", "links")},
+    **{name: f"pin.{name}" for name in ("sync", "link", "links")},
     **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
 }
 """The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""

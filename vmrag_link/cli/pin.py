@@ -1,4 +1,4 @@
-"""`vmrag commit`, `pin`, `sync`, `link` and `links`: which knowledge belongs to which code."""
+"""`vmrag pin`, `sync`, `link` and `links`: which knowledge belongs to which code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, described, headline
+from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
 from vmrag_link.paths import PIN_NAME
 
 if TYPE_CHECKING:
@@ -21,46 +21,6 @@ if TYPE_CHECKING:
     from vmrag_link.ops.follow.sync import FilesReport
     from vmrag_link.sync.apply import SyncReport
     from vmrag_link.workspace import Workspace
-
-
-@vmrag_command("commit")
-@click.option("-m", "--message", required=True, help="What changed in the knowledge.")
-@click.option(
-    "-a",
-    "--all",
-    "all_files",
-    is_flag=True,
-    hidden=True,
-    help="Removed.",
-)
-@click.option("--author", help="'Name <email>', or one of both; by default git's.")
-def commit(invocation: Invocation, *, message: str, all_files: bool, author: str | None) -> int:
-    """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
-    it for 'git commit'.
-
-    Files of sources are documents of the git commit, and need none of this.
-    """
-    from vmrag_link.ops.branches import commit as operation
-
-    if all_files:
-        raise UsageInvalid(
-            "'vmrag commit -a' was removed: stored documents do not follow their files.",
-            hint=f"vmrag commit -m {quoted(message)}   (to let files answer: vmrag sources add PATH)",
-        )
-    with invocation.workspace() as ws:
-        report = operation.commit(ws, message, author=author)
-        invocation.warn_of_hooks(ws)
-    lines = [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
-    if report.pin is None:
-        lines.append("Not pinned (auto_pin is off). Next: vmrag pin")
-    elif report.staged:
-        lines.append('Pinned in .dolt-version, which is staged. Next: git commit -m "…"')
-    else:
-        lines.append("Pinned in .dolt-version, but another git command holds the index. Next: git add .dolt-version")
-    if report.pending:
-        lines.append(f"warning: {report.pending}")
-    invocation.emit(report, lines)
-    return FAILED_CHECK if report.pin and not report.staged else 0
 
 
 @vmrag_command("pin")

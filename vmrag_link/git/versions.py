@@ -26,6 +26,12 @@ def has_staged_changes(places: Places, *, index_file: Path | None = None) -> boo
     return bool(_run(places, "diff", "--cached", "--name-only", "-z", "--no-ext-diff", index_file=index_file).stdout)
 
 
+def list_staged_files(places: Places) -> list[str]:
+    """Return the paths of files that differ between HEAD and the index."""
+    listed = _run(places, "diff", "--cached", "--name-only", "-z", "--no-ext-diff", "--no-renames").stdout
+    return [os.fsdecode(path) for path in listed.split(b"\0") if path]
+
+
 def unstaged(places: Places, path: str, *, index_file: Path | None = None) -> bool:
     """Whether a file is there that is not what the index has, or that git does not track."""
     listed = _run(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)

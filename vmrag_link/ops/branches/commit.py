@@ -26,8 +26,9 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry
-from vmrag_link.models import ChangeCounts, Record, Working
+from vmrag_link.models import At, ChangeCounts, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
@@ -58,26 +59,81 @@ class CommitReport(Record, frozen=True):
     pending: str = ""
 
 
-def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
+class PlannedCommit(Record, frozen=True):
+    """The changes that a commit would contain, such as `added: handbook/faq.md`.
+
+    `symbolic` is HEAD. `merged` names what an open merge merges; empty if no merge is open.
+    """
+
+    symbolic: str | None
+    kb_branch: str
+    documents: tuple[str, ...]
+    collections: tuple[str, ...]
+    merged: str = ""
+
+
+def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
+    """Return what `commit` would commit now. Raises `NoChanges`, and as `author_line` and
+    `writing.writable`, before the user writes a message.
+    """
+    author_line(ws, author)
+    target = writing.writable(ws, index=False)
+    merge_open = merge_state.opened(ws)
+    branch, symbolic = target.kb_branch, target.trigger.symbolic
+    merges = bool(merge_open and merge_open.kind == "merge" and merge_open.symbolic == symbolic)
+    if not merges and (branch is None or not branch.dirty):
+        raise _no_changes(ws, target)
+    documents, collections = _describe_changes(ws, branch.head, Working(branch.name)) if branch else ((), ())
+    name = branch.name if branch else ""
+    return PlannedCommit(symbolic, name, documents, collections, merge_open.source if merge_open and merges else "")
+
+
+def list_unplanned(ws: Workspace, planned: PlannedCommit, report: CommitReport) -> tuple[str, ...]:
+    """Return the changes of documents in a commit that its plan does not list."""
+    if planned.merged:
+        return ()
+    documents, _ = _describe_changes(ws, report.parent, report.revision)
+    return tuple(change for change in documents if change not in planned.documents)
+
+
+def _describe_changes(ws: Workspace, before: At, after: At) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    difference = ws.engine.diff_headers(before, after)
+    documents = tuple(f"{change.kind}: {'/'.join(change.key)}" for change in difference.documents)
+    return documents, tuple(f"{change.kind}: {change.key} (the collection)" for change in difference.collections)
+
+
+def commit(
+    ws: Workspace,
+    message: str,
+    *,
+    author: str | None = None,
+    follow: bool = True,
+    planned: PlannedCommit | None = None,
+) -> CommitReport:
     """Commit the uncommitted documents, or close the open merge, and pin the result.
 
-    Without `follow` an index that lies behind already is left to the next command. Raises
-    `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened), and as
-    `author_line` and `writing.writable`. Raises `MergeConflict` while something of it is not
+    Without `follow` an index that lies behind already is left to the next command. `planned`: what
+    the user saw, on the branch that HEAD must still be on. Raises `NoChanges`, `KnowledgeMoved`,
+    `GitBusy`, `FileFailed` (full disk: nothing happened), and as `author_line` and
+    `writing.writable`. Raises `MergeConflict` while something of it is not
     decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes
     it.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
+    if planned and target.trigger.symbolic != planned.symbolic:
+        code = (planned.symbolic or "").removeprefix(BRANCHES)
+        raise KnowledgeMoved(
+            "HEAD moved to another branch while you wrote the message, so nothing was committed",
+            hint=f"git switch {quoted(code)} && vmrag commit",
+        )
     who = author_line(ws, author)
     merge_open = merge_state.opened(ws)
     if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
         return _close_merge(ws, target, message, who)
     if target.kb_branch is None or not target.kb_branch.dirty:
-        elsewhere = dirty_elsewhere(ws.engine, target)
-        there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
-        raise _no_changes(there)
+        raise _no_changes(ws, target)
     copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
     left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
@@ -106,9 +162,11 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
     return ws.reader.read(lambda view: chunks_held(view.folder, put))
 
 
-def _no_changes(there: str) -> NoChanges:
+def _no_changes(ws: Workspace, target: Target) -> NoChanges:
+    elsewhere = dirty_elsewhere(ws.engine, target)
+    others = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
     return NoChanges(
-        f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
+        f"No documents have changed since the last commit.{others}", hint="vmrag import DIR, vmrag add FILE"
     )
 
 

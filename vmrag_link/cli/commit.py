@@ -1,0 +1,119 @@
+"""`vmrag commit`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import to_builtins
+
+from vmrag_link.cli.base import Invocation, described, headline
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, quoted
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.branches.commit import CommitReport, PlannedCommit
+    from vmrag_link.workspace import Workspace
+
+_MOST_LISTED = 100
+"""Documents that the text in the editor lists."""
+
+
+@vmrag_command("commit")
+@click.option("-m", "--message", help="What changed in the knowledge. Without it, git's editor opens.")
+@click.option("--git", "with_git", is_flag=True, help="Run 'git commit' for the pin and all other staged files.")
+@click.option(
+    "-a",
+    "--all",
+    "all_files",
+    is_flag=True,
+    hidden=True,
+    help="Removed.",
+)
+@click.option("--author", help="'Name <email>', or one of both; by default git's.")
+def command(invocation: Invocation, *, message: str | None, with_git: bool, all_files: bool, author: str | None) -> int:
+    """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
+    it for 'git commit'.
+
+    With --git, one message and one author are for both commits. The git commit contains what is
+    staged and the pin. If it fails, for example because of a pre-commit hook, the revision and its
+    staged pin stay, and the error names the command that finishes.
+
+    Files of sources are documents of the git commit, and need none of this.
+    """
+    from vmrag_link.ops.branches import commit as operation
+
+    if with_git:
+        from vmrag_link.ops.branches.git_commit import commit_to_git, preparing_git_commit
+
+    if all_files:
+        raise UsageInvalid(
+            "'vmrag commit -a' was removed: stored documents do not follow their files.",
+            hint=f"vmrag commit -m {quoted(message or 'What changed')}   (to let files answer: vmrag sources add PATH)",
+        )
+    commit, hidden = None, invocation.as_json or invocation.verbosity < 0
+    with contextlib.ExitStack() as drafts:
+        with invocation.workspace() as ws:
+            with preparing_git_commit(ws, message) if with_git else contextlib.nullcontext():
+                planned = None if message is not None else operation.plan_commit(ws, author=author)
+                text, file = message or "", None
+                if planned:
+                    contents = "\n".join(_list_contents(ws, planned, with_git=with_git))
+                    text, file = drafts.enter_context(_import_editor().edited_message(ws.places, contents))
+                signed = operation.author_line(ws, author) if author else None
+                report = operation.commit(ws, text, author=author, planned=planned)
+            later = operation.list_unplanned(ws, planned, report) if planned else ()
+            invocation.warn_of_hooks(ws)
+        # The session of the engine is closed now: git's hooks can open the knowledge base.
+        if with_git:
+            if file is None and "\n" in text.strip():  # an error names a file, because a hint has one line
+                file = drafts.enter_context(_import_editor().written_message(ws.places, text))
+            commit = commit_to_git(ws.places, report, text, file=file, author=signed, show=not hidden)
+    lines = [f"[{report.branch} {report.revision[:7]}] {headline(text)}", f" {described(report.changes)}"]
+    lines += [f" also {change}, stored while you wrote the message" for change in later]
+    lines += _describe_pin(report, commit)
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
+    invocation.emit({**to_builtins(report), "git_commit": commit} if with_git else report, lines)
+    return FAILED_CHECK if report.pin and not report.staged else OK
+
+
+def _import_editor() -> ModuleType:
+    from vmrag_link.cli import editor  # most commits have a message
+
+    return editor
+
+
+def _list_contents(ws: Workspace, planned: PlannedCommit, *, with_git: bool) -> Iterator[str]:
+    from vmrag_link.terminal_text import one_line
+
+    if planned.merged:
+        yield f"This commit finishes the merge of {one_line(planned.merged)}."
+    changes = [*planned.documents, *planned.collections]
+    if changes:
+        yield f"Documents to be committed to the knowledge base, on {one_line(planned.kb_branch)}:"
+    yield from (f"\t{one_line(change)}" for change in changes[:_MOST_LISTED])
+    if changes[_MOST_LISTED:]:
+        yield f"\tand {len(changes) - _MOST_LISTED} more"
+    if with_git:
+        from vmrag_link.git import versions
+        from vmrag_link.paths import PIN_NAME
+
+        yield ""
+        yield "Files to be committed to git:"
+        staged = versions.list_staged_files(ws.places)
+        yield from (f"\t{one_line(name)}" for name in sorted({PIN_NAME, *staged}))
+
+
+def _describe_pin(report: CommitReport, commit: str | None) -> Iterator[str]:
+    if commit:
+        yield f"Committed to git as {commit[:7]}, with the pin."
+    elif report.pin is None:
+        yield "Not pinned (auto_pin is off). Next: vmrag pin"
+    elif report.staged:
+        yield 'Pinned in .dolt-version, which is staged. Next: git commit -m "…"'
+    else:
+        yield "Pinned in .dolt-version, but another git command holds the index. Next: git add .dolt-version"
