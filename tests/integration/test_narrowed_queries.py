@@ -232,7 +232,7 @@ def test_what_is_shown_of_code_ends_with_a_line_of_it(project):
     )
     commit(project, "walk", **{"src/walk.py": f"def walk():\n{lines}"})
     shown = project.vmrag("query", "def walk", "-k", "1").out.splitlines()
-    assert shown[2:-1] == ["   def walk():", *(f"       step({each})" for each in range(6))]
+    assert shown[1:-1] == ["   def walk():", *(f"       step({each})" for each in range(6))]
 
 
 # -- places and states
@@ -389,7 +389,9 @@ def test_a_name_has_letters(project, name):
 
 def test_from_a_folder_paths_are_those_from_there(project):
     shown = project.vmrag("-C", str(project.top / "src/auth"), "query", "--symbols", "Session").out
-    assert shown.startswith("session.py:4  class  ")
+    assert shown.startswith("./session.py:4  class  ")
+    shown = project.vmrag("-C", str(project.top / "src/auth"), "show", "./session.py:4").out
+    assert shown == SESSION
 
 
 def test_before_anything_is_set_up_definitions_are_listed(project):

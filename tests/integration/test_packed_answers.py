@@ -174,7 +174,7 @@ def test_a_single_answer_of_a_long_function_says_its_signature_too(project):
     hit = project.ask("query", "pelican", "--mode", "keyword", "-k", "1")["results"][0]
     assert hit["signature"] == "def migrate(path):"
     shown = project.vmrag("query", "pelican", "--mode", "keyword", "-k", "1").out.splitlines()
-    assert shown[2] == "   … def migrate(path):"
+    assert shown[1] == "   … def migrate(path):"
     assert project.ask("query", "bark", "--mode", "keyword", "-k", "1")["results"][0]["signature"] == ""
 
 

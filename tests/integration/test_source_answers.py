@@ -106,10 +106,10 @@ def test_a_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(projec
     change(project, "docs/deploy.md", "---\n# Dep", "author: me\n---\n\n\n# Dep")
     commit(project, "move it down")
     shown = project.vmrag("query", "rollback script", "-k", "1", "--at", "HEAD~1").out
-    assert f"   {before}:docs/deploy.md:6  Deploying\n" in shown
+    assert f"1. {before}:docs/deploy.md:6  Deploying\n" in shown
     hit = project.ask("query", "rollback script", "-k", "1", "--at", "HEAD~1")["results"][0]
     assert (hit["file"], hit["file_line"]) == ("docs/deploy.md", 6)
-    assert "   docs/deploy.md:9  Deploying\n" in project.vmrag("query", "rollback script", "-k", "1").out
+    assert "1. docs/deploy.md:9  Deploying\n" in project.vmrag("query", "rollback script", "-k", "1").out
 
 
 def test_a_place_in_a_commit_is_there_though_the_file_is_gone(project):
@@ -132,11 +132,11 @@ def test_code_is_shown_as_it_stands(project):
 
 def test_of_long_code_the_lines_around_the_best_one_are_shown(project):
     shown = project.vmrag("query", "pelican", "-k", "1", "--collection", "code", "--mode", "keyword").out
-    lines = shown.splitlines()[2:-1]
+    lines = shown.splitlines()[1:-1]
     assert len(lines) == 8
     assert (lines[0], lines[-1]) == ("       step_13 = 13", "       return 'pelican'")
     shown = project.vmrag("query", "step_0", "-k", "1", "--collection", "code", "--mode", "keyword").out
-    assert shown.splitlines()[2:-1][0] == "   def far():"
+    assert shown.splitlines()[1:-1][0] == "   def far():"
 
 
 def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(project):
@@ -151,7 +151,7 @@ def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(projec
 
 def test_a_match_right_below_the_first_lines_of_code_is_shown(project):
     shown = project.vmrag("query", "step_6", "-k", "1", "--collection", "code", "--mode", "keyword").out
-    assert shown.splitlines()[2:-1][0] == "   def far():", "the eighth line"
+    assert shown.splitlines()[1:-1][0] == "   def far():", "the eighth line"
     shown = project.vmrag("query", "step_7", "-k", "1", "--collection", "code", "--mode", "keyword").out
     assert "       step_7 = 7" in shown.splitlines(), "the ninth"
 

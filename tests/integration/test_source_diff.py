@@ -37,35 +37,35 @@ def test_a_diff_shows_the_files_that_differ_from_head(project):
     change(project, "docs/page.md", "two", "TWO")
     (project.top / "README.md").unlink()
     (project.top / "docs/untracked.md").write_text("text\n")
-    assert names(project) == ["D\tdocs/README.md", "M\tdocs/docs/page.md"]
+    assert names(project) == ["D\tREADME.md", "M\tdocs/page.md"]
     out = project.vmrag("diff").out
     assert "    [-two-]{+TWO+}\n" in out
     assert out.endswith("1 document modified, 1 removed\n")
-    assert "docs/docs/page.md | +1 -1" in project.vmrag("diff", "--stat").out
+    assert "M  docs/page.md | +1 -1" in project.vmrag("diff", "--stat").out
 
 
 def test_both_kinds_of_documents_stand_in_one_diff(stocked):
     stocked.put("note.md", "stored words\n", collection="notes")
     change(stocked, "docs/page.md", "two", "TWO")
-    assert names(stocked) == ["M\tdocs/docs/page.md", "M\tnotes/note.md"]
+    assert names(stocked) == ["M\tdocs/page.md", "M\tnotes/note.md"]
     report = stocked.ask("diff")
     assert (report["old"], report["new"]) == (stocked.pinned, "WORKING")
     assert (report["old_commit"], report["new_commit"]) == (stocked.git("rev-parse", "HEAD"), "WORKING")
     assert names(stocked, "notes/note.md") == ["M\tnotes/note.md"]
-    assert names(stocked, "docs/page.md") == ["M\tdocs/docs/page.md"]
-    assert names(stocked, "--only", "docs/") == ["M\tdocs/docs/page.md"]
-    assert names(stocked, "HEAD", "note.md", "docs/docs/page.md") == ["M\tdocs/docs/page.md", "M\tnotes/note.md"]
+    assert names(stocked, "docs/page.md") == ["M\tdocs/page.md"]
+    assert names(stocked, "--only", "docs/") == ["M\tdocs/page.md"]
+    assert names(stocked, "HEAD", "note.md", "docs/docs/page.md") == ["M\tdocs/page.md", "M\tnotes/note.md"]
 
 
 def test_refs_are_compared_by_the_trees_of_their_commits(stocked):
     change(stocked, "docs/page.md", "two", "TWO")
     commit(stocked, "TWO")
     assert names(stocked) == []
-    assert names(stocked, "HEAD~1") == ["M\tdocs/docs/page.md"]
-    assert names(stocked, "HEAD~1", "HEAD") == ["M\tdocs/docs/page.md"]
-    assert names(stocked, "HEAD~1..") == ["M\tdocs/docs/page.md"]
+    assert names(stocked, "HEAD~1") == ["M\tdocs/page.md"]
+    assert names(stocked, "HEAD~1", "HEAD") == ["M\tdocs/page.md"]
+    assert names(stocked, "HEAD~1..") == ["M\tdocs/page.md"]
     # Before the knowledge base was there.
-    assert names(stocked, "HEAD~2", "HEAD") == ["M\tdocs/docs/page.md", "A\tnotes/note.md"]
+    assert names(stocked, "HEAD~2", "HEAD") == ["M\tdocs/page.md", "A\tnotes/note.md"]
 
 
 def test_three_dots_compare_with_the_merge_base(project):
@@ -73,8 +73,8 @@ def test_three_dots_compare_with_the_merge_base(project):
     commit(project, "aside", **{"docs/aside.md": "# Aside\n"})
     project.git("switch", "-q", "main")
     commit(project, "meanwhile", **{"README.md": "# Read me\n"})
-    assert names(project, "main...side") == ["A\tdocs/docs/aside.md"]
-    assert names(project, "main..side") == ["M\tdocs/README.md", "A\tdocs/docs/aside.md"]
+    assert names(project, "main...side") == ["A\tdocs/aside.md"]
+    assert names(project, "main..side") == ["M\tREADME.md", "A\tdocs/aside.md"]
 
 
 def test_a_revision_has_no_files_to_compare(stocked):
@@ -85,11 +85,11 @@ def test_a_revision_has_no_files_to_compare(stocked):
 
 def test_each_commit_names_its_own_sources(project):
     commit(project, "less", **{".vmrag.yaml": SETTINGS.replace("[docs/, README.md]", "[docs/]")})
-    assert names(project, "HEAD~1", "HEAD") == ["D\tdocs/README.md"]
+    assert names(project, "HEAD~1", "HEAD") == ["D\tREADME.md"]
     assert names(project) == []
     (project.top / ".vmrag.yaml").write_text(SETTINGS)
     assert names(project) == []  # the settings of the work tree count for both
-    assert names(project, "HEAD") == ["A\tdocs/README.md"]
+    assert names(project, "HEAD") == ["A\tREADME.md"]
 
 
 def test_code_is_counted_unless_it_is_asked_for(project):
@@ -99,9 +99,9 @@ def test_code_is_counted_unless_it_is_asked_for(project):
     done = project.vmrag("diff")
     assert done.out == "no documents changed\nCode: 2 files (1 added, 1 modified); to see them: --files\n"
     assert project.ask("diff")["files"] == [{"collection": "code", "added": 1, "modified": 1, "removed": 0}]
-    assert names(project, "--files") == ["M\tcode/src/a.py", "A\tcode/src/b.py"]
-    assert names(project, "code/src/b.py") == ["A\tcode/src/b.py"]
-    assert names(project, "--only", "code/src") == ["M\tcode/src/a.py", "A\tcode/src/b.py"]
+    assert names(project, "--files") == ["M\tsrc/a.py", "A\tsrc/b.py"]
+    assert names(project, "code/src/b.py") == ["A\tsrc/b.py"]
+    assert names(project, "--only", "code/src") == ["M\tsrc/a.py", "A\tsrc/b.py"]
     listed = project.vmrag("diff", "--name-only")
     assert (listed.out, listed.err) == ("", "Code: 2 files (1 added, 1 modified). Their names: --files\n")
 
@@ -109,8 +109,8 @@ def test_code_is_counted_unless_it_is_asked_for(project):
 def test_two_documents_are_compared_by_their_names(stocked):
     change(stocked, "docs/page.md", "two", "TWO")
     assert "[-two-]{+TWO+}" in stocked.vmrag("diff", "HEAD:docs/docs/page.md").out
-    assert "M  docs/README.md -> docs/docs/page.md" in stocked.vmrag("diff", "HEAD:docs/README.md", "docs/page.md").out
-    assert "M  notes/note.md -> docs/README.md" in stocked.vmrag("diff", "HEAD:note.md", "docs/README.md").out
+    assert "M  README.md -> docs/page.md" in stocked.vmrag("diff", "HEAD:docs/README.md", "docs/page.md").out
+    assert "M  notes/note.md -> README.md" in stocked.vmrag("diff", "HEAD:note.md", "docs/README.md").out
     missing = stocked.vmrag("diff", "HEAD:docs/docs/pages.md", code=3)
     assert "Is it 'docs/page.md'?" in missing.err
 
@@ -131,16 +131,16 @@ def test_what_was_stored_and_is_a_file_now_is_modified_or_the_same(project):
     project.vmrag("commit", "-m", "as files")
     commit(project, "as files", **{".vmrag.yaml": SETTINGS})
     shown = names(project, before, "HEAD")
-    assert "M\tdocs/docs/page.md" in shown
+    assert "M\tdocs/page.md" in shown
     assert not any(line.startswith(("A", "D")) for line in shown)
 
 
 def test_before_anything_is_set_up_what_would_be_proposed_is_compared(project):
     commit(project, "none", **{".vmrag.yaml": None})
     change(project, "docs/page.md", "two", "TWO")
-    assert names(project) == ["M\tdocs/docs/page.md"]
+    assert names(project) == ["M\tdocs/page.md"]
     commit(project, "two")
-    assert names(project, "HEAD~1", "HEAD") == ["M\tdocs/docs/page.md"]
+    assert names(project, "HEAD~1", "HEAD") == ["M\tdocs/page.md"]
 
 
 def test_the_golden_answers_of_two_commits_are_compared(project):

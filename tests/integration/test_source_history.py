@@ -33,14 +33,14 @@ def subjects(project: Project, *arguments: str) -> list[str]:
 def test_a_log_of_a_file_has_its_commits_through_renames(project):
     shown = project.vmrag("log", "docs/docs/deep/page.md").out.splitlines()
     assert [line.strip() for line in shown[1::2]] == [
-        "move it  (docs/docs/page.md -> docs/docs/deep/page.md)",
+        "move it  (docs/page.md -> docs/deep/page.md)",
         "two is TWO  (modified)",
         "begin  (added)",
     ]
     head = project.git("rev-parse", "HEAD")
     assert shown[0] == f"{head} (HEAD, main)  2026-01-02T03:04:05Z  Ada Lovelace <ada@example.com>"
     assert project.vmrag("log", "docs/deep/page.md", "--oneline", "-n", "1").out == (
-        f"{head[:10]} (HEAD, main) move it  (docs/docs/page.md -> docs/docs/deep/page.md)\n"
+        f"{head[:10]} (HEAD, main) move it  (docs/page.md -> docs/deep/page.md)\n"
     )
 
 
@@ -71,27 +71,29 @@ def test_a_log_of_a_range_has_the_commits_of_that_range(project):
 
 def test_a_log_shows_patches_and_numbers_as_those_of_revisions_are_shown(project):
     out = project.vmrag("log", "HEAD~1", "docs/docs/page.md", "-p", "-n", "1").out
-    assert "M  docs/docs/page.md\n" in out
+    assert "M  docs/page.md\n" in out
     assert "    [-two-]{+TWO+}\n" in out
-    assert "docs/docs/page.md | +1 -1" in project.vmrag("log", "HEAD~1", "docs/page.md", "--stat", "-n", "1").out
+    assert "M  docs/page.md | +1 -1" in project.vmrag("log", "HEAD~1", "docs/page.md", "--stat", "-n", "1").out
 
 
-def test_a_log_of_a_file_that_is_gone_is_found_by_its_full_name(project):
+def test_log_finds_a_removed_file_by_its_path_and_its_full_name(project):
     commit(project, "drop it", **{"docs/deep/page.md": None})
+    assert subjects(project, "docs/deep/page.md")[:2] == ["drop it", "move it"]
     assert subjects(project, "docs/docs/deep/page.md")[:2] == ["drop it", "move it"]
     error = project.vmrag("log", "docs/docs/deep/pages.md", code=3)
     assert "There is no document 'docs/deep/pages.md' in collection 'docs'" in error.err
 
 
-def test_a_stored_document_goes_before_a_file_of_the_same_id(project):
+def test_a_path_means_the_file_if_a_stored_document_has_that_id(project):
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("docs/deep/page.md", "stored\n", collection="notes")
     project.vmrag("commit", "-m", "store it")
-    shown = project.ask("log", "docs/deep/page.md")
+    shown = project.ask("log", "notes/docs/deep/page.md")
     assert [each["message"] for each in shown["revisions"]] == ["store it"]
-    assert subjects(project, "docs/docs/deep/page.md")[0] == "move it"
-    assert project.vmrag("blame", "docs/deep/page.md").out.endswith("stored\n")
-    assert "TWO" in project.vmrag("blame", "docs/docs/deep/page.md").out
+    assert subjects(project, "docs/deep/page.md")[0] == "move it"
+    assert project.vmrag("blame", "notes/docs/deep/page.md").out.endswith("stored\n")
+    assert "TWO" in project.vmrag("blame", "docs/deep/page.md").out
+    assert "TWO" in project.vmrag("show", "docs/deep/page.md").out
 
 
 def test_a_graph_is_not_drawn_of_a_file(project):
@@ -104,8 +106,8 @@ def test_blame_names_the_commit_of_each_line_and_what_is_not_committed(project):
     lines = project.vmrag("blame", "docs/docs/deep/page.md").out.splitlines()
     first, second = (project.git("rev-parse", f"HEAD~{number}")[:10] for number in (2, 1))
     assert [line.split()[0] for line in lines] == [first, first, first, second, first, first, "WORKING"]
-    assert lines[3].split() == [second, "docs/docs/page.md", "Ada", "Lovelace", "2026-01-02", "4)", "TWO"]
-    assert lines[6].split() == ["WORKING", "docs/docs/deep/page.md", "not", "committed", "7)", "five"]
+    assert lines[3].split() == [second, "docs/page.md", "Ada", "Lovelace", "2026-01-02", "4)", "TWO"]
+    assert lines[6].split() == ["WORKING", "docs/deep/page.md", "not", "committed", "7)", "five"]
 
 
 def test_blame_at_a_ref_is_of_the_file_there(project):

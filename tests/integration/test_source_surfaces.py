@@ -53,7 +53,7 @@ def test_a_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     commit(project, "change both")
     done = project.vmrag("report", "HEAD~1", "--html", str(tmp_path / "r.html"), "--markdown", str(tmp_path / "r.md"))
     assert "HEAD changes 1 document in 1 collection.\n1 file of code differs, too.\n" in done.out
-    assert " M  docs/docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in done.out
+    assert " M  docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in done.out
     assert "Files of the code alone" in (tmp_path / "r.html").read_text()
     assert '<span class="badge plain">file</span>' in (tmp_path / "r.html").read_text()
     assert "docs/page.md (file)" in (tmp_path / "r.md").read_text()
@@ -131,7 +131,7 @@ def test_golden_queries_ask_files_without_a_knowledge_base(project):
     assert project.vmrag("check").out.startswith("1 query answered as expected, from commit ")
     (project.top / ".vmrag/queries.yaml").write_text(QUERIES.replace("page.md", "pages.md"))
     missed = project.vmrag("check", code=1)
-    assert "there is no such document: is it docs/docs/page.md?" in missed.out
+    assert "there is no such document: is it docs/page.md?" in missed.out
 
 
 def test_golden_queries_ask_both_kinds(stocked):

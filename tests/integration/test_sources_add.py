@@ -33,7 +33,7 @@ def test_sources_add_writes_and_stages_a_source(project):
     text = (project.top / ".vmrag.yaml").read_text()
     requirement = '\n# An older version of vmrag-link stops here, and prints how to upgrade it.\nrequires: "0.2.0"\n'
     assert text == SETTINGS + requirement + '\nsources:\n  - collection: handbook\n    paths: ["docs/"]\n'
-    assert "handbook/docs/setup.md" in project.vmrag("query", "setup").out
+    assert "1. docs/setup.md:1" in project.vmrag("query", "setup").out
 
 
 @pytest.mark.parametrize("command", [["sources", "add", "docs"], ["init"]], ids=["sources add", "init"])

@@ -113,9 +113,9 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 BUDGETS = {
     "--version": Budget(11, 0),
     "status": Budget(153, 8, "yaml"),
-    "log": Budget(150, 10, "yaml"),
-    "query --mode keyword setup": Budget(167, 3, "yaml"),
-    "query setup": Budget(170, 3, "numpy yaml"),
+    "log": Budget(151, 10, "yaml"),
+    "query --mode keyword setup": Budget(168, 3, "yaml"),
+    "query setup": Budget(171, 3, "numpy yaml"),
 }
 
 

@@ -68,8 +68,8 @@ def document(
         "",
         words,
         Growth(len(before or ""), len(after or "")),
-        tuple(FieldChange(key, text_change(*both)) for key, both in (fields or {}).items()),
-        msgspec.structs.replace(change, left_out=left_out),
+        fields=tuple(FieldChange(key, text_change(*both)) for key, both in (fields or {}).items()),
+        text=msgspec.structs.replace(change, left_out=left_out),
     )
 
 

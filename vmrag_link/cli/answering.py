@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from vmrag_link import env
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, path_from
 from vmrag_link.errors import FAILED_CHECK, quoted
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import provenance
@@ -149,7 +149,7 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
         yield f"No definition of {report.name!r} found.{hint}"
     top = Path(report.kb.worktree)
     for each in report.definitions:
-        path = f"{commit[:7]}:{each.path}" if commit else os.path.relpath(top / each.path, invocation.directory)
+        path = f"{commit[:7]}:{each.path}" if commit else path_from(invocation.directory, top / each.path)
         changed = output.style(f"  ({each.uncommitted})", fg="yellow") if each.uncommitted else ""
         parent = each.symbol.rpartition(".")[0]
         kind = f"{each.kind} of {parent}" if parent else each.kind
@@ -157,13 +157,18 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
     yield standing_line(report.kb)
 
 
-def ranking_lines(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:
-    """A line for each chunk of either ranking (`ranking_changes`)."""
+def ranking_lines(
+    before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each chunk of either ranking (`ranking_changes`). `names`: what to print for
+    documents.
+    """
     from vmrag_link.golden.queries import ranking_changes
 
     if not before and not after:
         yield "nothing is found"
-    for each in ranking_changes(before, after):
+    for change in ranking_changes(before, after):
+        each = replace(change, document=names.get(change.document, change.document))
         if each.rank_after is None:
             yield output.style(str(each), fg="red")
         elif each.rank_before is None:
@@ -172,20 +177,27 @@ def ranking_lines(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -
             yield output.style(str(each), dim=True) if each.same else str(each)
 
 
-def side_by_side(names: tuple[str, str], before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:
-    """A line for each place, below a line with the names. `-` and `+`: only in this ranking."""
-    left = _column(before, {(each.document, each.chunk) for each in after}, "-")
-    right = _column(after, {(each.document, each.chunk) for each in before}, "+")
-    width = max(len(each) for each in (names[0], *left))
-    yield f"{'':4}{names[0]:<{width + 2}}  {names[1]}"
+def side_by_side(
+    ends: tuple[str, str], before: Sequence[RankedChunk], after: Sequence[RankedChunk], names: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each place, below a line with both ends. `-` and `+`: only in this ranking.
+    `names`: what to print for documents.
+    """
+    left = _column(before, {(each.document, each.chunk) for each in after}, "-", names)
+    right = _column(after, {(each.document, each.chunk) for each in before}, "+", names)
+    width = max(len(each) for each in (ends[0], *left))
+    yield f"{'':4}{ends[0]:<{width + 2}}  {ends[1]}"
     for rank, (one, other) in enumerate(itertools.zip_longest(left, right, fillvalue=""), start=1):
         shown = output.style(other, fg="green") if other.startswith("+") else other
         padded = one.ljust(width + 2)
         yield f"{rank:>3} {output.style(padded, fg='red') if one.startswith('-') else padded}  {shown}"
 
 
-def _column(ranking: Sequence[RankedChunk], others: Collection[tuple[str, int]], mark: str) -> list[str]:
-    return [
-        f"{' ' if (each.document, each.chunk) in others else mark} {each.document} #{each.chunk}  {each.score:g}"
-        for each in ranking
-    ]
+def _column(
+    ranking: Sequence[RankedChunk], others: Collection[tuple[str, int]], mark: str, names: Mapping[str, str]
+) -> list[str]:
+    lines = []
+    for chunk in ranking:
+        sign = " " if (chunk.document, chunk.chunk) in others else mark
+        lines.append(f"{sign} {names.get(chunk.document, chunk.document)} #{chunk.chunk}  {chunk.score:g}")
+    return lines

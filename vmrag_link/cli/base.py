@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import re
 import sys
 import time
@@ -32,6 +33,8 @@ if TYPE_CHECKING:  # the MCP server starts without it
 R = TypeVar("R")
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+_FROM_HERE = re.compile(r"(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)", re.DOTALL)
 
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
@@ -181,6 +184,24 @@ def rest_line(shown: int, total: int, offset: int) -> str:
 def title_beside(doc_id: str, title: object) -> str:
     """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
     return f"  {title}" if isinstance(title, str) and title and _UUID.fullmatch(doc_id) else ""
+
+
+def path_from(directory: Path, file: Path) -> str:
+    """Return how to name a file in this directory: `./x` below it if it is not the top of the work
+    tree, so that `name_from_top` finds the file again.
+    """
+    path = os.path.relpath(file, directory)
+    is_top = (directory / ".git").exists()
+    return path if is_top or path.startswith("../") else f"./{path}"
+
+
+def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
+    """Return the name of a document, with a path that begins with `./` or `../` below the top."""
+    match = _FROM_HERE.fullmatch(name)
+    if match is None:
+        return name
+    path = os.path.relpath(directory / match["path"], workspace.places.top)
+    return f"{match['ref'] or ''}{Path(path).as_posix()}"
 
 
 def headline(message: str) -> str:

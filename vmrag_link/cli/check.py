@@ -104,13 +104,13 @@ def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "miss", "red")
     for miss in each.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
-        lines = ranking_lines(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
+        lines = ranking_lines(each.ranking or (), each.found, report.names) if miss.kind == "ranking" else miss.sides
         yield from (f"{INDENT}{INDENT if miss.kind != 'ranking' else ''}{line}" for line in lines)
 
 
 def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "recorded", "green")
-    yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found))
+    yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found, report.names))
 
 
 def _headline(report: GoldenReport, each: CheckedQuery, label: str, colour: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from vmrag_link.cli import history_view, output
 from vmrag_link.cli.answering import side_by_side
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import INDENT, SHORT, SHORT_COMMIT, Form
 from vmrag_link.errors import UsageInvalid, plural
@@ -69,6 +69,7 @@ def command(
         invocation.emit(found, _answers(found, (old or found.old[:7], new or found.new)))
         return
     with invocation.workspace() as ws:
+        places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
         diff = compare.compare(ws, places, only=only, detail=history_view.DETAILS[form or "text"], code=code)
         if invocation.as_json:
             invocation.emit(diff.report())
@@ -86,7 +87,7 @@ def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
         for name, problem in zip(names, (each.problem_before, each.problem_after), strict=True):
             if problem:
                 yield f"{INDENT}{name}: {problem}"
-        yield from side_by_side(names, each.before, each.after)
+        yield from side_by_side(names, each.before, each.after, report.names)
     scores = sum(each.change == "scores" for each in report.queries)
     same = len(report.queries) - len(changed) - scores
     yield f"{plural(len(report.queries), 'query')}: {len(changed)} ranked differently, {scores} with other scores only, {same} alike"
@@ -115,6 +116,7 @@ def blame(invocation: Invocation, *, document: str) -> None:
     from vmrag_link.ops.history import file_history, known
 
     with invocation.workspace() as ws:
+        document = name_from_top(ws, invocation.directory, document)
         if file := known.find_file(ws, document):
             blamed = file_history.blame_file(ws, file)
             if invocation.as_json:
@@ -144,13 +146,16 @@ def _blame_lines(report: BlameReport) -> Iterator[str]:
 
 def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
     known_commits = {each.commit: each for each in report.commits}
-    own = f"{report.collection}/{report.doc_id}"
-    rows = [(each, _writer(known_commits.get(each.commit))) for each in report.lines]
-    width = max((len(who) for _, who in rows), default=0)
-    longest = max((len(each.name) for each in report.lines if each.name != own), default=0)
+    own = report.doc_id
+    paths = [each.name.removeprefix(f"{report.collection}/") for each in report.lines]
+    rows = [
+        (each, path, _writer(known_commits.get(each.commit))) for each, path in zip(report.lines, paths, strict=True)
+    ]
+    width = max((len(who) for *_, who in rows), default=0)
+    longest = max((len(path) for path in paths if path != own), default=0)
     digits = len(str(len(report.lines)))
-    for number, (each, who) in enumerate(rows, start=1):
-        name = f" {each.name:<{max(longest, len(own))}}" if longest else ""
+    for number, (each, path, who) in enumerate(rows, start=1):
+        name = f" {path:<{max(longest, len(own))}}" if longest else ""
         commit = output.style(each.commit[:SHORT_COMMIT].ljust(SHORT_COMMIT), fg="yellow")
         yield f"{commit}{name} {who:<{width}} {number:>{digits}}) {each.text}"
 

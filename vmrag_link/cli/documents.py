@@ -39,8 +39,8 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
         report = listing.list_documents(store, collection)
         unnamed = not report.documents and store is ws and bool(offered(ws))
     lines = [
-        f"{UNCOMMITTED[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
-        for each in report.documents
+        f"{UNCOMMITTED[each.uncommitted]} {each.name}  {output.style(each.title, dim=True)}"
+        for each in sorted(report.documents, key=lambda row: row.name)
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])

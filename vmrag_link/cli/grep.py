@@ -64,8 +64,8 @@ def command(
 
 
 def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
-    for number, each in enumerate(report.documents):
-        name = output.style(f"{each.collection}/{each.doc_id}", bold=True)
+    for number, each in enumerate(sorted(report.documents, key=lambda match: match.name)):
+        name = output.style(each.name, bold=True)
         if shown == "names":
             yield f"{name}{title_beside(each.doc_id, each.title)}"
         elif shown == "counts":

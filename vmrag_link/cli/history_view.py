@@ -46,11 +46,11 @@ def diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
 
 
 def _names(diff: WordDiff) -> Iterator[str]:
-    return (_name(each) for each in diff.documents())
+    return (_name(diff, each) for each in diff.documents())
 
 
 def _status(diff: WordDiff) -> Iterator[str]:
-    return (f"{MARKS[each.kind][0]}\t{_name(each)}" for each in diff.documents())
+    return (f"{MARKS[each.kind][0]}\t{_name(diff, each)}" for each in diff.documents())
 
 
 def diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _changes(diff: WordDiff) -> Iterator[str]:
     hidden = 0
     yield from _collections(diff)
     for each in diff.documents():
-        yield _headline(each.kind, f"{_both_names(each)}{title_beside(each.doc_id, each.title)}")
+        yield _headline(each.kind, f"{_both_names(diff, each)}{title_beside(each.doc_id, each.title)}")
         if each.words and each.words.hidden:
             yield f"{INDENT}{output.style(hidden_suffix(each.words).removeprefix('; '), fg='magenta')}"
         yield from _fields(each.fields)
@@ -90,13 +90,13 @@ def _changes(diff: WordDiff) -> Iterator[str]:
 
 def _stat(diff: WordDiff) -> Iterator[str]:
     yield from _collections(diff)
-    width = max((len("/".join(each.key)) for each in diff.found.documents), default=0)
+    width = max((len(diff.names["/".join(change.key)]) for change in diff.found.documents), default=0)
     inserted = deleted = hidden = 0
     for each in diff.documents():
         words = each.words or Words()
         inserted, deleted, hidden = inserted + words.inserted, deleted + words.deleted, hidden + words.hidden
         counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
-        yield f"{_headline(each.kind, _both_names(each).ljust(width))} | {counted}"
+        yield f"{_headline(each.kind, _both_names(diff, each).ljust(width))} | {counted}"
     said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
     yield described(diff.found.changes) + said + hidden_suffix(Words(hidden=hidden))
     yield from _code(diff)
@@ -127,12 +127,13 @@ def _colour(op: worddiff.Op, text: str) -> str:
     return "\n".join(output.style(line, fg=COLOURS[op]) if line else "" for line in text.split("\n"))
 
 
-def _name(each: DocumentDiff) -> str:
-    return f"{each.collection}/{each.doc_id}"
+def _name(diff: WordDiff, document: DocumentDiff) -> str:
+    return diff.names[f"{document.collection}/{document.doc_id}"]
 
 
-def _both_names(each: DocumentDiff) -> str:
-    return f"{each.old_name} -> {_name(each)}" if each.old_name else _name(each)
+def _both_names(diff: WordDiff, document: DocumentDiff) -> str:
+    name = _name(diff, document)
+    return f"{diff.names[document.old_name]} -> {name}" if document.old_name else name
 
 
 def _headline(kind: ChangeKind, name: str) -> str:
@@ -162,7 +163,7 @@ def revision_entry(each: PinnedRevision, said: str) -> Iterator[str]:
 
 def commit_oneline(each: FileCommit) -> Iterator[str]:
     """Of git's, what stands on it, and what the file was called otherwise."""
-    moved = f"  ({_file_change(each)})" if each.old_name else ""
+    moved = f"  ({_file_change(each)})" if each.old_path else ""
     yield f"{output.style(each.commit[:SHORT_COMMIT], fg='yellow')}{_refs(each.refs)} {headline(each.message)}{moved}"
 
 
@@ -172,7 +173,7 @@ def commit_entry(each: FileCommit) -> Iterator[str]:
 
 
 def _file_change(each: FileCommit) -> str:
-    return f"{each.old_name} -> {each.name}" if each.old_name else each.kind
+    return f"{each.old_path} -> {each.path}" if each.old_path else each.kind
 
 
 def revision_in_full(each: PinnedRevision) -> Iterator[str]:

@@ -9,7 +9,7 @@ from itertools import chain, repeat
 import click
 
 from vmrag_link.cli import history_view, output
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import Invocation, described, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import UsageInvalid, quoted
@@ -55,6 +55,7 @@ def command(
     shown: Form | None = form or ("text" if patch else None)
     detail = history_view.DETAILS[shown] if shown else None
     with invocation.workspace() as ws:
+        places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
         file = file_history.file_history(ws, places, limit=limit or USUAL)
         if file:
             _refuse_graph(file, graph=graph)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from click.core import ParameterSource
 
 from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.answering import ShownAnswer
-from vmrag_link.cli.base import Invocation, headline, title_beside
+from vmrag_link.cli.base import Invocation, headline, path_from, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.index.keywords import matches
@@ -221,9 +220,9 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     files = report.commit if report.kb.sources or not report.since else ""
     asked = " and the files of ".join(each[:7] for each in (report.since, files) if each)
     yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
-    yield from answering.ranking_lines(report.before, report.after)
+    yield from answering.ranking_lines(report.before, report.after, report.names)
     for each in report.documents:
-        yield f"{output.style(each.document, bold=True)} was {each.kind}:"
+        yield f"{output.style(report.names[each.document], bold=True)} was {each.kind}:"
         if each.uncommitted:
             yield f"{passage_view.INDENT}uncommitted"
         for commit in each.commits:
@@ -252,13 +251,15 @@ def _lines(
     if nothing:
         yield nothing
     for hit in report.results:
-        name = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
         score = output.style(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
         changed = output.style(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
-        yield f"{hit.rank}. {name}{score}{title_beside(hit.doc_id, hit.metadata.get('title'))}{changed}"
-        top, directory = Path(report.kb.worktree), invocation.directory
-        if place := _place(hit, top, directory, (commit or "") if hit.collection in of_files else ""):
-            yield f"{passage_view.INDENT}{output.style(place, dim=True)}"
+        title = title_beside(hit.doc_id, hit.metadata.get("title"))
+        name, place = _name_and_place(hit, Path(report.kb.worktree), invocation.directory, commit or "", of_files)
+        heading = hit.symbol or hit.header_path
+        beside = output.style(f"  {heading}", dim=True) if heading and not place else ""
+        yield f"{hit.rank}. {output.style(name, bold=True)}{beside}{score}{title}{changed}"
+        if place:
+            yield f"{passage_view.INDENT}{output.style('  '.join(filter(None, (place, heading))), dim=True)}"
         if hit.signature and not hit.excerpt:
             yield f"{passage_view.INDENT}… {hit.signature}"
         if hit.excerpt:
@@ -271,16 +272,19 @@ def _lines(
     yield answering.standing_line(report.kb)
 
 
-def _place(hit: PlacedPassage, top: Path, directory: Path, commit: str) -> str:
-    """Where to look from a directory: `docs/setup.md:12  Setup > Linux`; in a commit as
-    `git show` names it: `1a2b3c4:docs/setup.md:12`.
+def _name_and_place(
+    hit: PlacedPassage, top: Path, directory: Path, commit: str, sources: Collection[str]
+) -> tuple[str, str]:
+    """Return the name of a result, and where its text is below that name. A file of a source has
+    its line in its name: `docs/setup.md:12`, or `1a2b3c4:docs/setup.md:12` in a commit.
     """
+    line = f":{hit.file_line}" if hit.file_line else ""
+    commit = commit if hit.collection in sources else ""
     place = f"line {hit.line}" if hit.line and hit.line > 1 else ""
     if hit.file:
-        line = f":{hit.file_line}" if hit.file_line else ""
-        path = f"{commit[:7]}:{hit.file}" if commit else os.path.relpath(top / hit.file, directory)
-        place = f"{path}{line}"
-    return "  ".join(filter(None, (place, hit.symbol or hit.header_path)))
+        path = hit.file if commit else path_from(directory, top / hit.file)
+        place = f"{commit[:7]}:{path}{line}" if commit else f"{path}{line}"
+    return (place, "") if hit.file and hit.name == hit.file else (hit.name, place)
 
 
 def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
@@ -290,6 +294,5 @@ def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
         raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
     hit = results[number - 1]
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
-        name = f"{hit.collection}/{hit.doc_id}"
-        raise UsageInvalid(f"{name} came from no file in this work tree.", hint=f"vmrag show {quoted(name)}")
+        raise UsageInvalid(f"{hit.name} came from no file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -140,27 +140,27 @@ def _documents(report: ReportSummary) -> Iterator[str]:
 
 def _names(line: DocumentLine) -> str:
     name = documents_name(line)
-    return f"{line.old_name} -> {name}" if line.old_name else name
+    return f"{line.shown_old_name} -> {name}" if line.shown_old_name else name
 
 
 def _queries(queries: ComparedQueries) -> Iterator[str]:
     answers = answers_by_line(queries)
     for each in listed(queries):
-        yield from _query(each, text_that_differs(answers.get(each.line), queries.titles), queries.titles)
+        yield from _query(each, text_that_differs(answers.get(each.line), queries), queries)
     for letter, colour, some in (("A", "green", queries.added), ("D", "red", queries.removed)):
         for query in some:
             yield f" {output.style(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
             yield from (f"{_INDENT}{each}" for each in query.missed)
 
 
-def _query(query: QueryChange, differs: str, titles: Mapping[str, str]) -> Iterator[str]:
+def _query(query: QueryChange, differs: str, queries: ComparedQueries) -> Iterator[str]:
     yield f"{output.style('?', fg='magenta')} {' '.join(query.query.split())}"
     for said in (query.problem_before, query.problem_after, *query.missed_after, differs):
         if said:
             yield f"{_INDENT}{said}"
     for each in ranking_changes(query.before, query.after):
         if each.rank_before != each.rank_after:
-            yield f"{_INDENT}{replace(each, document=ranked_name(each.document, titles))}"
+            yield f"{_INDENT}{replace(each, document=ranked_name(each.document, queries))}"
 
 
 _WIDTH = 60

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from vmrag_link.cli import history_view, output
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.cli.terminal import paged
@@ -38,6 +38,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     for a command, unless standard output is a file.
     """
     with invocation.workspace() as ws:
+        shown = name_from_top(ws, invocation.directory, shown) if shown else None
         store = stores.store_of(ws, shown.partition("/")[0]) if shown else ws
         found = listing.show_stored(store, shown) if shown and store is not ws else listing.show(ws, shown)
         if isinstance(found, ShowReport):

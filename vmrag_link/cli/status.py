@@ -70,14 +70,14 @@ def _sources(found: SourcesStatus) -> list[str]:
     total = sum(each.files for each in found.collections)
     files = f"{plural(total, 'file')} in {plural(len(found.collections), 'source')}"
     numbers = (
-        (len(found.uncommitted), "edited"),
+        (len(found.edited), "edited"),
         (len(found.removed), "removed"),
         (found.untracked, "untracked and not searched"),
         (len(found.missing), "missing in this clone and not searched"),
     )
     lines = [f"  files      {', '.join([files, *(f'{number} {what}' for number, what in numbers if number)])}"]
-    if found.uncommitted:
-        lines.append(f"             edited: {first_of(found.uncommitted, NAMED)}")
+    if found.edited:
+        lines.append(f"             edited: {first_of(found.edited, NAMED)}")
     return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
 
 

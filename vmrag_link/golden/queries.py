@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Literal
 
+import msgspec
+
 from vmrag_link.errors import first_of, shortened
 from vmrag_link.models import Record
 from vmrag_link.retrieval.fusion import Ranking
@@ -57,6 +59,12 @@ class GoldenQuery(Record, frozen=True):
         recorded = self.ranking is not None or self.order is not None
         return bool(self.expect) or self.first is not None or recorded
 
+    @property
+    def named_documents(self) -> tuple[str, ...]:
+        """The documents that it expects."""
+        first = (self.first,) if self.first is not None else ()
+        return (*self.expect, *first, *(self.order or ()))
+
     def asked(self, settings: RetrievalSettings) -> Query:
         return Query(
             self.text,
@@ -66,6 +74,31 @@ class GoldenQuery(Record, frozen=True):
             self.where,
             self.where_document,
         )
+
+
+class GoldenNames(Record, frozen=True):
+    """Names of documents of an index. `full`: the recorded name (COLLECTION/DOC) of a file, by its
+    path as a person may write it; `shown`: what is printed for a full name.
+    """
+
+    full: Mapping[str, str] = {}
+    shown: Mapping[str, str] = {}
+
+    def show_name(self, document: str) -> str:
+        return self.shown.get(document, document)
+
+    def resolve_query(self, query: GoldenQuery) -> GoldenQuery:
+        """Return the query with full names."""
+
+        def full(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(self.full.get(name, name) for name in names)
+
+        first = self.full.get(query.first or "", query.first)
+        order = query.order and full(query.order)
+        return msgspec.structs.replace(query, expect=full(query.expect), first=first, order=order)
+
+
+NO_NAMES = GoldenNames()
 
 
 class Recording(Record, frozen=True):
@@ -138,26 +171,29 @@ def ranked(hits: Sequence[Hit]) -> tuple[RankedChunk, ...]:
     return tuple(RankedChunk(f"{hit.collection}/{hit.doc_id}", hit.chunk, hit.score) for hit in hits)
 
 
-def misses(query: GoldenQuery, found: Sequence[RankedChunk], k: int, *, comparable: bool) -> list[Miss]:
+def misses(
+    query: GoldenQuery, found: Sequence[RankedChunk], k: int, names: GoldenNames = NO_NAMES, *, comparable: bool
+) -> list[Miss]:
     """What the first `k` chunks lack of what is expected. `comparable` False: the recorded ranking
     does not count, because it was made under other settings.
     """
+    query = names.resolve_query(query)
     there = [each.document for each in found]
-    got = _numbered(documents_of(found))
+    got = _numbered(map(names.show_name, documents_of(found)))
     missed = [
-        Miss("expect", f"{document} is not among the first {k}", document, f"{document} among the first {k}", got)
-        for document in query.expect
+        Miss("expect", f"{shown} is not among the first {k}", document, f"{shown} among the first {k}", got)
+        for document, shown in ((document, names.show_name(document)) for document in query.expect)
         if document not in there
     ]
     if query.first is not None and there[:1] != [query.first]:
-        instead = f"but {there[0]}" if there else "because nothing is found"
-        missed.append(
-            Miss("first", f"{query.first} is not the first, {instead}", query.first, f"1. {query.first}", got)
-        )
-    if query.order is not None and (wrong := _out_of_order(query.order, documents_of(found), query.within)):
+        instead = f"but {names.show_name(there[0])}" if there else "because nothing is found"
+        first = names.show_name(query.first)
+        missed.append(Miss("first", f"{first} is not the first, {instead}", query.first, f"1. {first}", got))
+    if query.order is not None and (wrong := _out_of_order(query.order, documents_of(found), query.within, names)):
         missed.append(wrong)
     if comparable and query.ranking is not None and query.ranking != tuple(found):
-        wanted, got = _from_difference(list(map(_place, query.ranking)), list(map(_place, found)))
+        sides = ([_place(chunk, names) for chunk in ranking] for ranking in (query.ranking, found))
+        wanted, got = _from_difference(*sides)
         missed.append(Miss("ranking", "the ranking is not the recorded one", None, wanted, got))
     return missed
 
@@ -167,18 +203,19 @@ def documents_of(found: Iterable[RankedChunk]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.document for each in found))
 
 
-def _out_of_order(order: Sequence[str], there: Sequence[str], within: int) -> Miss | None:
+def _out_of_order(order: Sequence[str], there: Sequence[str], within: int, names: GoldenNames) -> Miss | None:
     """What comes behind those of `order` does not count, unless that is empty."""
-    wanted, got = _from_difference(order, there[: len(order) + within] if order else there)
+    compared = there[: len(order) + within] if order else there
+    wanted, got = _from_difference(list(map(names.show_name, order)), list(map(names.show_name, compared)))
     if not order:
         return Miss("order", "nothing was found when the order was recorded", None, wanted, got) if there else None
     places = {document: place for place, document in enumerate(there, start=1)}
     for place, document in enumerate(order, start=1):
         if document not in places:
-            return Miss("order", f"{document} is not found any more", document, wanted, got)
+            return Miss("order", f"{names.show_name(document)} is not found any more", document, wanted, got)
         if abs(places[document] - place) > within:
             near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
-            return Miss("order", f"{document} comes at number {places[document]}{near}", None, wanted, got)
+            return Miss("order", f"{names.show_name(document)} comes at number {places[document]}{near}", None, wanted, got)
     return None
 
 
@@ -186,8 +223,8 @@ _MOST_PLACES = 5
 """That a message shows of a ranking."""
 
 
-def _place(chunk: RankedChunk) -> str:
-    return f"{chunk.document} #{chunk.chunk} ({chunk.score:g})"
+def _place(chunk: RankedChunk, names: GoldenNames) -> str:
+    return f"{names.show_name(chunk.document)} #{chunk.chunk} ({chunk.score:g})"
 
 
 def _from_difference(wanted: Sequence[str], got: Sequence[str]) -> tuple[str, str]:

@@ -5,7 +5,7 @@ document that an answer misses?
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -14,8 +14,10 @@ import msgspec
 from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, nearest, shortened
 from vmrag_link.golden import rewrite
 from vmrag_link.golden.queries import (
+    NO_NAMES,
     UPDATE,
     GoldenFile,
+    GoldenNames,
     GoldenQuery,
     Miss,
     RankedChunk,
@@ -86,7 +88,7 @@ class GoldenReport(Record, frozen=True):
     `outdated`: why recorded rankings were not compared; empty if they were. `ranking`: under what
     the queries were asked; `kb`: where. `metrics`: None where no query names documents.
     `thresholds`: those that were asked for; they decide in place of single misses. `history`: None
-    where nobody asked for it.
+    where nobody asked for it. `names`: what to print for the full names of documents.
     """
 
     file: str
@@ -99,6 +101,7 @@ class GoldenReport(Record, frozen=True):
     metrics: GoldenMetrics | None = None
     thresholds: tuple[ThresholdResult, ...] = ()
     history: QualityHistory | None = None
+    names: Mapping[str, str] = {}
 
     @property
     def passed(self) -> bool:
@@ -137,7 +140,7 @@ def check_queries(
     changed = changes_of_ranking(golden, settings)
     comparable = not changed and not update
 
-    def look(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock]:
+    def look(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock, GoldenNames]:
         require_pinned(ws, view.notes)
         if view.files_note:
             raise SourcesIncomplete(view.files_note, hint="vmrag sources")
@@ -149,15 +152,16 @@ def check_queries(
         checked = []
         for query, name, answer in zip(golden.queries, query_names(golden.queries), found, strict=True):
             asked = query.asked(settings)
-            missed = misses(query, answer.found, asked.k, comparable=comparable)
+            missed = misses(query, answer.found, asked.k, answer.names, comparable=comparable)
             explained = [documents.explained(miss, asked) for miss in missed]
             checked.append(_checked(query, name, answer, explained))
-        return tuple(checked), viewed(ws, view).kb
+        return tuple(checked), viewed(ws, view).kb, found[0].names if found else NO_NAMES
 
-    queries, kb = searching(ws, look, at=place)
+    queries, kb, names = searching(ws, look, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
-    metrics = measured((relevant(query), each.found) for query, each in zip(golden.queries, queries, strict=True))
+    pairs = zip(golden.queries, queries, strict=True)
+    metrics = measured((relevant(names.resolve_query(query)), answer.found) for query, answer in pairs)
     missing = {each.name for each in queries if each.misses}
     if thresholds.base is not None:
         there = check_queries(ws, ref=thresholds.base)
@@ -172,6 +176,7 @@ def check_queries(
         outdated=outdated(golden, changed) if not update else "",
         ranking=now,
         kb=kb,
+        names=names.shown,
     )
 
 
@@ -289,11 +294,12 @@ class MissedDocuments:
         return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
 
     def _whereabouts(self, document: str, asked: Query) -> str:
-        there = document_names.candidates(self._rows, self._at, document)
+        there = document_names.named_in_full(self._rows, self._at, document)
         named = next((each for each in there if str(each) == document), None)
         collection, doc_id = named.key if named else ("", "")
         if not named or doc_id not in self._searcher.chunks_of(collection, [doc_id]):
             near = self._nearest(document)
+            near = golden_file.name_of(self._searcher, near) if near else None
             return "there is no such document" + (f": is it {near}?" if near else "")
         depth = max(DEPTH, asked.k)
         found = self._searcher.search(msgspec.structs.replace(asked, k=depth))

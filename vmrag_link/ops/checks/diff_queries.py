@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinError, PinMissing
@@ -36,12 +37,15 @@ class QueryDiff(Record, frozen=True):
 
 
 class QueriesDiff(Record, frozen=True):
-    """`old` and `new` are revisions or WORKING."""
+    """`old` and `new` are revisions or WORKING. `names`: what to print for the full names of
+    documents.
+    """
 
     file: str
     old: str
     new: str
     queries: tuple[QueryDiff, ...]
+    names: Mapping[str, str] = {}
 
 
 def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff:
@@ -58,23 +62,28 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
             raise
     before = _committed_here(ws) if old is None else _place(ws, old)
     after = _place(ws, WORKING if new is None else new)
-    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), compared(ws, golden, before, after))
+    asked = answered_twice(ws, golden, before, after)
+    queries = tuple(query_diff(*answers) for answers in asked)
+    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, shown_names_of(asked))
 
 
-def compared(
-    ws: Workspace, golden: GoldenFile, before: RankedRevision | None, after: RankedRevision | None
-) -> tuple[QueryDiff, ...]:
-    """The answers at two places, in the order of the queries; None is where the work tree stands.
+AnsweredTwice = tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]
 
-    What has no index gets one. Raises as `searching`.
+
+def shown_names_of(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
+    """Return what to print for the full names of documents. A name that the later place does not
+    have may be of the earlier one.
     """
-    return tuple(query_diff(*each) for each in answered_twice(ws, golden, before, after))
+    return dict(answered[0][1].names.shown) | dict(answered[0][2].names.shown) if answered else {}
 
 
 def answered_twice(
     ws: Workspace, golden: GoldenFile, before: RankedRevision | None, after: RankedRevision | None
-) -> list[tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]]:
-    """As `compared`, with the texts of the answers."""
+) -> list[AnsweredTwice]:
+    """Return the answers at two places, in the order of the queries. None is the work tree.
+
+    What has no index gets one. Raises as `searching`.
+    """
     return list(zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True))
 
 

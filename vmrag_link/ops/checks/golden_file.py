@@ -4,15 +4,21 @@ answers to all.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
 from vmrag_link.errors import CollectionMissing, QueriesInvalid, QueriesMissing, in_the_way, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.golden import file
-from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, ranked
-from vmrag_link.models import Record
+from vmrag_link.golden.queries import NO_NAMES, UPDATE, GoldenFile, GoldenNames, RankedChunk, ranked
+from vmrag_link.models import SOURCE, Record
+from vmrag_link.ops.index.passages import names_of_keys
 from vmrag_link.paths import QUERIES_NAME, read_regular, require_folders, what_it_is, write_atomically
 from vmrag_link.progress import Progress
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
+from vmrag_link.shown_names import Key
 from vmrag_link.workspace import Workspace
 
 _MAKE_ONE = f"mkdir -p .vmrag && printf 'queries:\\n  - query: how do keys rotate?\\n' > {QUERIES_NAME} && {UPDATE}"
@@ -72,13 +78,15 @@ def _read(ws: Workspace) -> bytes:
 
 class GoldenAnswer(Record, frozen=True):
     """`problem`: why the query could not be asked; empty if it could. `texts`, `titles`: of the
-    chunks in `found` and of their documents, empty where there is none.
+    chunks in `found` and of their documents, empty where there is none. `names`: of all documents
+    that the queries found or expect.
     """
 
     found: tuple[RankedChunk, ...]
     problem: str = ""
     texts: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
+    names: GoldenNames = NO_NAMES
 
 
 def answers(
@@ -90,13 +98,54 @@ def answers(
     asked = [query.asked(settings) for query in golden.queries]
     searcher.prepare(asked)
     found = []
+    keys: set[Key] = set()
     with progress.task(ASKING, len(asked)) as task:
         for each in asked:
             try:
                 hits = searcher.search(each)
                 texts, titles = (hit.text for hit in hits), (str(hit.metadata.get("title", "")) for hit in hits)
+                keys.update((hit.collection, hit.doc_id) for hit in hits)
                 found.append(GoldenAnswer(ranked(hits), texts=tuple(texts), titles=tuple(titles)))
             except CollectionMissing as error:
                 found.append(GoldenAnswer((), error.message.rstrip(".")))
             task.advance()
-    return found
+    names = _names(searcher, golden, keys)
+    return [replace(answer, names=names) for answer in found]
+
+
+def _names(searcher: Searcher, golden: GoldenFile, keys: set[Key]) -> GoldenNames:
+    """Names for these documents and those that the queries expect. A path that is also the full
+    name of another document is written in full, because a recorded name means that one.
+    """
+    full: dict[str, str] = {}
+    for name in {name for query in golden.queries for name in query.named_documents}:
+        key = _key_of(searcher, name)
+        if key is None and (key := _key_of_path(searcher, name)):
+            full[name] = "/".join(key)
+        keys |= {key} if key else set()
+    return GoldenNames(full, {"/".join(key): name for key, name in _safe_names(searcher, keys).items()})
+
+
+def name_of(searcher: Searcher, full: str) -> str:
+    """Return what to print for the full name of a document."""
+    key = _key_of(searcher, full)
+    return _safe_names(searcher, [key]).get(key, full) if key else full
+
+
+def _safe_names(searcher: Searcher, keys: Collection[Key]) -> dict[Key, str]:
+    names = names_of_keys(searcher, keys)
+    return {key: name for key, name in names.items() if _key_of(searcher, name) in (None, key)}
+
+
+def _key_of(searcher: Searcher, name: str) -> Key | None:
+    """Return the document with this full name."""
+    homes = [row.name for row in searcher.collections() if name.startswith(f"{row.name}/")]
+    keys = ((home, name[len(home) + 1 :]) for home in homes)
+    return next((key for key in keys if searcher.chunks_of(key[0], [key[1]])), None)
+
+
+def _key_of_path(searcher: Searcher, path: str) -> Key | None:
+    """Return the only file with this path."""
+    sources = [row.name for row in searcher.collections() if row.kind == SOURCE]
+    homes = [home for home in sources if searcher.chunks_of(home, [path])]
+    return (homes[0], path) if len(homes) == 1 else None

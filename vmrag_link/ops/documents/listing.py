@@ -8,6 +8,9 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msgspec.structs import replace
+
+from vmrag_link import shown_names
 from vmrag_link.errors import (
     Busy,
     ConfigInvalid,
@@ -37,7 +40,9 @@ _MARKS: Mapping[str, Literal["added", "modified"]] = {"added": "added", "modifie
 
 
 class DocumentRow(Record, frozen=True):
-    """`chunks` is None unless an index that stands at what is listed holds the document."""
+    """`chunks` is None unless an index that stands at what is listed holds the document. `name`: as
+    in `shown_names`.
+    """
 
     collection: str
     doc_id: str
@@ -46,6 +51,11 @@ class DocumentRow(Record, frozen=True):
     metadata: dict[str, Any]
     chunks: int | None
     uncommitted: Literal["added", "modified", "removed"] | None
+    name: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.collection, self.doc_id)
 
 
 class ListReport(Record, frozen=True):
@@ -67,8 +77,15 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     files = _files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
         with known.naming_collections(ws, [collection]):
-            return _list_stored(ws, collection, None)
-    return _list_stored(ws, collection, files)
+            found = _list_stored(ws, collection, None)
+    else:
+        found = _list_stored(ws, collection, files)
+    keys = [row.key for row in found.documents]
+    if isinstance(ws, Workspace) and collection is not None and ws.sources.configured:
+        names = known.KnownNames(ws, known.working(ws)).shown_names(keys)
+    else:
+        names = shown_names.names_among(keys, {row.collection for row in files or ()})
+    return ListReport([replace(row, name=names[row.key]) for row in found.documents])
 
 
 def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
@@ -169,9 +186,10 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
     for ref, rest in ((None, name), *([parts] if parts else [])):
         tree = _tree(ws, ref)
         rows = FileNames(tree)
-        if tree and document_names.candidates(rows, "", rest):
-            commit = tree.commit or plumbing.head(ws.places).commit
-            return _show_report(rows, "", document_names.find(rows, [""], rest), commit or "")
+        for file in dict.fromkeys((rest, document_names.without_line(rest))):
+            if tree and document_names.candidates(rows, "", file):
+                commit = tree.commit or plumbing.head(ws.places).commit
+                return _show_report(rows, "", document_names.find(rows, [""], file), commit or "")
     return None
 
 

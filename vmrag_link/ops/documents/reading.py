@@ -7,8 +7,10 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import (
@@ -22,11 +24,12 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.models import SYSTEM, At, Collection, Document, Record
+from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed, with_sources
 from vmrag_link.ops.history import known, revparse
 from vmrag_link.progress import Task
+from vmrag_link.shown_names import names_in_rows
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.worktree import OpenSources
@@ -55,6 +58,10 @@ class TextSource(Protocol):
 
     def collections(self, at: At) -> list[Collection]: ...
 
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]: ...
+
     def count(self, at: At, *, collection: str | None = None) -> int: ...
 
     def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]: ...
@@ -70,6 +77,13 @@ class WithFiles:
     def collections(self, at: At) -> list[Collection]:
         stored = (row for row in self._rows.collections(at) if row.name not in self._names)
         return sorted([*stored, *self._files.collections(at)], key=lambda row: row.name)
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        wanted = None if ids is None else list(ids)
+        for rows in self._of(collection):
+            yield from rows.headers(at, collection=collection, ids=wanted)
 
     def count(self, at: At, *, collection: str | None = None) -> int:
         return sum(each.count(at, collection=collection) for each in self._of(collection))
@@ -209,13 +223,20 @@ class MatchedLine(Record, frozen=True):
 
 
 class MatchedDocument(Record, frozen=True):
-    """`count`: how many lines match; `lines`: these, and those around them that were asked for."""
+    """`count`: how many lines match; `lines`: these, and those around them that were asked for.
+    `name`: as in `shown_names`.
+    """
 
     collection: str
     doc_id: str
     title: str
     count: int
     lines: list[MatchedLine]
+    name: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.collection, self.doc_id)
 
 
 class GrepReport(Record, frozen=True):
@@ -241,7 +262,9 @@ def grep(
         with ws.progress.task("searching", sum(source.count(here.at, collection=each) for each in names)) as task:
             documents = (each for name in names for each in source.documents(here.at, collection=name))
             found = list(_search(documents, wanted, context, task))
-        return GrepReport(found, here.kb, here.notes)
+        sources = here.kb.sources.collections if here.kb.sources else ()
+        names_of = names_in_rows((match.key for match in found), sources, here.at, source)
+        return GrepReport([replace(match, name=names_of[match.key]) for match in found], here.kb, here.notes)
 
     with known.naming_collections(ws, collections):
         return read_texts(ws, ref, look)

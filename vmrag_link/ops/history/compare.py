@@ -127,7 +127,8 @@ def _of_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> WordDi
     alike = msgspec.structs.astuple(before)[2:] == msgspec.structs.astuple(after)[2:]  # all but the names
     changes = () if alike else (HeaderChange("modified", before, after),)
     read = DiffTexts(lambda _: {before.key: old.document}, lambda _: {after.key: new.document})
-    return WordDiff(read, Diff(old.at, new.at, changes, (), commits=(old.code, new.code)), detail)
+    files = frozenset(side.document.collection for side in (old, new) if side.code)
+    return WordDiff(read, Diff(old.at, new.at, changes, (), commits=(old.code, new.code), sources=files), detail)
 
 
 def _document(ws: Workspace, name: str) -> _ComparedDocument:
@@ -159,6 +160,7 @@ def _with_files(found: Diff, old: KnownPlace, new: KnownPlace, *, shown: KeyFilt
         commits=(old.code, new.code),
         files=tuple(_count_files({key: kind for key, kind in kinds.items() if not shown(key) and counted(key)})),
         missing=tuple(sorted(missing)),
+        sources=frozenset(source.collection for tree in (old.tree, new.tree) if tree for source in tree.sources),
     )
 
 

@@ -61,7 +61,7 @@ class Diff(Record, frozen=True):
 
     `commits`: those of git whose files are compared, too (`WORKING`: the work tree); empty where
     none are. `files`: those that are only counted. `missing`: paths of files that are not compared,
-    because this clone does not have them.
+    because this clone does not have them. `sources`: the collections whose documents are files.
     """
 
     old: At | None
@@ -71,6 +71,7 @@ class Diff(Record, frozen=True):
     commits: tuple[str, str] = ("", "")
     files: tuple[FileCounts, ...] = ()
     missing: tuple[str, ...] = ()
+    sources: frozenset[str] = frozenset()
 
     @property
     def changes(self) -> ChangeCounts:

@@ -1,9 +1,9 @@
 """Which documents a name on the command line means: one rule for every command.
 
-`COLLECTION/DOC` is a document's full name. Both parts may have slashes, so the collections that are
-there decide where the first one ends; `COLLECTION//DOC` says it where there are two readings. `DOC`
-alone is a document's id, where a single collection has it. Full names go first: each document has
-one that means no other.
+`COLLECTION/DOC` is a document's full name. Both parts may have slashes, so the existing collections
+decide where the first one ends; `COLLECTION//DOC` has one reading only. `DOC` alone is a document's
+id, if a single collection has it. The path of a source's file goes first, then full names, then
+ids. `shown_names` has the other direction.
 
 `select` takes more: folders, collections, and patterns, in which `*` matches slashes, too, as in
 git.
@@ -28,7 +28,7 @@ from vmrag_link.errors import (
     no_collection,
     quoted,
 )
-from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
+from vmrag_link.models import SOURCE, At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import revparse
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
@@ -37,6 +37,8 @@ EVERYTHING = "."
 """What `select` takes for all collections."""
 
 _SEPARATORS = ("/", "//")
+
+_LINES_BEHIND = re.compile(r"(?<=.):\d{1,9}(?:-\d{1,9})?\Z", re.DOTALL)
 
 _LISTED = 10
 """Candidates that an error names in its hint; the details have all."""
@@ -103,10 +105,16 @@ def find(rows: NamedRows, places: Sequence[At], name: str) -> DocumentName:
 
 def candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """The documents that a name may mean at a place; looks up, reads no list of documents."""
-    return _named_in_full(rows, at, name) or _named_by_id(rows, at, name)
+    return _named_by_path(rows, at, name) or named_in_full(rows, at, name) or _named_by_id(rows, at, name)
 
 
-def _named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
+def _named_by_path(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
+    sources = [row.name for row in rows.collections(at) if row.kind == SOURCE] if name else []
+    return [DocumentName(source, name) for source in sources if _has(rows, at, source, name)]
+
+
+def named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
+    """Return the documents with this full name; two if it can be read in two ways."""
     there = [each.name for each in rows.collections(at)]
     for separator in _SEPARATORS:
         parts = {(each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator)}
@@ -118,6 +126,11 @@ def _named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 
 def _named_by_id(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     return [DocumentName(*each.key) for each in rows.headers(at, ids=[name])] if name else []
+
+
+def without_line(name: str) -> str:
+    """Return the name in a place that an answer shows, such as `src/session.py:10-42`."""
+    return name[: match.start()] if (match := _LINES_BEHIND.search(name)) else name
 
 
 def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:

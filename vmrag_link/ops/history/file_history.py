@@ -13,7 +13,7 @@ from vmrag_link.git import beside, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
-from vmrag_link.ops.history import ranges
+from vmrag_link.ops.history import document_names, ranges
 from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.revparse import HEAD, WORKING
@@ -30,8 +30,8 @@ _RANGE_AND_NAME = 2
 
 class FileCommit(Record, frozen=True):
     """A commit of git's that changed the file. `name`: of the document there, or right before it
-    was removed; `old_name`: what it was called before, if otherwise. `refs`: what stands on the
-    commit.
+    was removed; `old_name`: what it was called before, if otherwise. `path`, `old_path`: of the
+    file. `refs`: what stands on the commit.
     """
 
     commit: str
@@ -43,6 +43,8 @@ class FileCommit(Record, frozen=True):
     kind: ChangeKind
     name: str
     old_name: str
+    path: str
+    old_path: str
 
 
 class FileCommitReport(FileCommit, frozen=True):
@@ -94,7 +96,8 @@ class FileHistory:
         read = DiffTexts(
             lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
         )
-        return WordDiff(read, Diff(None, "", changes, (), commits), detail)
+        of_files = frozenset({self.name.collection})
+        return WordDiff(read, Diff(None, "", changes, (), commits, sources=of_files), detail)
 
     def reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
         for step in self.steps:
@@ -128,37 +131,37 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     if not names or len(names) > _RANGE_AND_NAME:
         return None
     reach = names[0] if len(names) > 1 else None
-    found = _find_document(ws, names[-1], reach)
-    if found is None:
-        return None
-    reached = _reached(ws, reach)
-    changes = file_log.file_log(ws.places, reached, found.path, limit=limit + 1) if reached else []
-    if not changes and not found.exists:
-        return None  # nothing ever had that name
-    return FileHistory(ws, found, changes, limit)
+    for file in _find_documents(ws, names[-1], reach):
+        reached = _reached(ws, reach)
+        changes = file_log.file_log(ws.places, reached, file.path, limit=limit + 1) if reached else []
+        if changes or file.exists:
+            return FileHistory(ws, file, changes, limit)
+    return None
 
 
-def _find_document(ws: Workspace, document: str, reach: str | None) -> LoggedFile | None:
-    """Return the file that a name means; it may be deleted."""
+def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator[LoggedFile]:
+    """Yield the files that a name may mean: a removed file has a history."""
     from vmrag_link.ops.history import known
+    from vmrag_link.sources import notes, rules
 
     end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
         if file and (source := file.tree.source(file.name.collection)):
-            return LoggedFile(file.name, source, file.tree.files[file.name.key].path, exists=True)
+            yield LoggedFile(file.name, source, file.tree.files[file.name.key].path, exists=True)
+            return
+    gone = document_names.without_line(document)
     for source in ws.sources.configured:
-        path = document.removeprefix(f"{source.collection}/")
-        if path and path != document:
-            name = DocumentName(source.collection, path.removeprefix("/"))
-            path = name.doc_id
-            if source.write:
-                from vmrag_link.sources import notes
-
-                path = notes.note_path(source, name.doc_id)
-            return LoggedFile(name, source, path, exists=False)
-    return None
+        if rules.is_named(source, gone):
+            doc_id = notes.path_id(source.folder, gone) if source.write else gone
+            yield LoggedFile(DocumentName(source.collection, doc_id), source, gone, exists=False)
+    for source in ws.sources.configured:
+        doc_id = document.removeprefix(f"{source.collection}/")
+        if doc_id and doc_id != document:
+            doc_id = doc_id.removeprefix("/")
+            path = notes.note_path(source, doc_id) if source.write else doc_id
+            yield LoggedFile(DocumentName(source.collection, doc_id), source, path, exists=False)
 
 
 def _reached(ws: Workspace, reach: str | None) -> list[str]:
@@ -191,7 +194,10 @@ def file_commit(document: DocumentName, path: str, change: LoggedChange) -> File
         for each in (change.path, change.old_path)
     )
     kind = kinds.get(change.status, "modified")
-    return FileCommit(*_facts(change.info), kind, name, old if old != name else "")
+    moved = old != name
+    return FileCommit(
+        *_facts(change.info), kind, name, old if moved else "", change.path, change.old_path if moved else ""
+    )
 
 
 def _facts(info: CommitInfo) -> tuple[str, tuple[str, ...], str, str, str, tuple[str, ...]]:

@@ -22,13 +22,14 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.models import At, Collection, Document, DocumentHeader
+from vmrag_link.models import SOURCE, At, Collection, Document, DocumentHeader
 from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names, ranges, revparse
 from vmrag_link.ops.history.document_names import DocumentName, NamedRows
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.paths import PIN_NAME
+from vmrag_link.shown_names import names_in_rows
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
@@ -84,6 +85,12 @@ class KnownNames:
         files = FileNames(*(each.tree for each in places))
         self.places: list[At] = [each.at for each in places if each.at is not None] or [""]
         self.rows: NamedRows = JoinedRows(ws.engine, files) if any(each.at is not None for each in places) else files
+
+    def shown_names(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Return names for documents at the first place (`shown_names`)."""
+        at = self.places[0]
+        sources = {row.name for row in self.rows.collections(at) if row.kind == SOURCE}
+        return names_in_rows(keys, sources, at, self.rows)
 
     def has(self, name: str) -> bool:
         return any(document_names.candidates(self.rows, at, name) for at in self.places)
@@ -152,18 +159,14 @@ class FoundFile(NamedTuple):
 
 
 def find_file(ws: Workspace, name: str) -> FoundFile | None:
-    """The file of a source that `[REF:]NAME` means; None if none is meant. An id alone means a
-    stored document first.
+    """The file of a source that `[REF:]NAME` means; None if it means no file.
 
     Raises `DocumentAmbiguous`.
     """
-    for ref, tree, rest in _readings(ws, name):
+    for tree, rest in _readings(ws, name):
         names = FileNames(tree)
-        if not document_names.candidates(names, "", rest):
-            continue
-        found = document_names.find(names, [""], rest)
-        if found.doc_id != rest or not _is_stored(ws, ref, rest):
-            return FoundFile(tree, found)
+        if document_names.candidates(names, "", rest):
+            return FoundFile(tree, document_names.find(names, [""], rest))
     return None
 
 
@@ -179,7 +182,7 @@ def naming_files(ws: Workspace, name: str) -> Iterator[None]:
         at: At = ""
         with contextlib.suppress(NotInitialized, PinMissing, GitReferenceMissing):
             at = _moved(ws)
-        for _, tree, rest in _readings(ws, name):
+        for tree, rest in _readings(ws, name):
             names = FileNames(tree)
             raise _left_out(ws, tree, rest) or document_names.missing(
                 JoinedRows(ws.engine, names) if at else names, at, rest
@@ -234,28 +237,24 @@ def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
         raise
 
 
-def _readings(ws: Workspace, name: str) -> Iterator[tuple[str, SourceTree, str]]:
-    """The trees in which `[REF:]NAME` may be looked up, with REF and NAME; the work tree last."""
+def _readings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]:
+    """The trees in which `[REF:]NAME` may be looked up, with NAME; the work tree last. A name may
+    end in the line that an answer shows.
+    """
     if parts := revparse.separate_ref(name):
         ref, rest = parts
         commit = git_commit(ws, ref) if ref != WORKING else ""
         tree = _tree_of(ws, commit) if commit or ref == WORKING else None
         if tree:
-            yield ref, tree, rest
+            yield tree, rest
+            yield tree, document_names.without_line(rest)
     if ws.sources.configured and (tree := source_tree.in_work_tree(ws)):
-        yield WORKING, tree, name
+        yield tree, name
+        yield tree, document_names.without_line(name)
 
 
 def _tree_of(ws: Workspace, commit: str) -> SourceTree | None:
     return source_tree.at_commit(ws, commit) if commit else source_tree.in_work_tree(ws)
-
-
-def _is_stored(ws: Workspace, ref: str, name: str) -> bool:
-    try:
-        at = _moved(ws) if ref == WORKING else revparse.resolve_rev(ws, ref)
-    except (NotInitialized, PinMissing, GitReferenceMissing):
-        return False
-    return bool(document_names.candidates(ws.engine, at, name))
 
 
 # -- parts

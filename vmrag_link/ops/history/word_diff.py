@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Literal, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from vmrag_link.models import (
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history.diff import Diff, DiffTexts, FileCounts
 from vmrag_link.ops.history.revparse import WORKING
+from vmrag_link.shown_names import names_among
 from vmrag_link.worddiff import Piece
 
 Detail = Literal["names", "stat", "text"]
@@ -104,6 +106,11 @@ class WordDiff:
         self.found = found
         self.detail = detail
 
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Return printed names by the full names of documents (`shown_names`)."""
+        return printed_names(self.found)
+
     @property
     def collections(self) -> list[CollectionDiff]:
         found = (
@@ -134,6 +141,13 @@ class WordDiff:
         return DiffReport(
             old, new, found.changes, words, documents, self.collections, *found.commits, found.files, found.missing
         )
+
+
+def printed_names(found: Diff) -> dict[str, str]:
+    """Return what to print for the full names of the documents in a diff."""
+    headers = (header for change in found.documents for header in (change.before, change.after) if header)
+    names = names_among([header.key for header in headers], found.sources)
+    return {"/".join(key): name for key, name in names.items()}
 
 
 def hidden_suffix(words: Words) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -17,8 +17,10 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.file_history import FileCommit, file_commit
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.trail import Trail
+from vmrag_link.ops.index.passages import names_of_hits
 from vmrag_link.ops.index.query import require_query, searching
-from vmrag_link.retrieval.query import Query
+from vmrag_link.retrieval.query import Hit, Query
+from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace, source_tree
 
 MOST_REVISIONS = 10
@@ -47,7 +49,8 @@ class AnswerSince(Record, frozen=True):
     empty where files alone were. `commit`: of git's, whose files were asked before, too.
 
     `changes`: of each chunk of either answer. What changed place while its document is not in
-    `documents` did so because of others. `notes`: as in `QueryReport`.
+    `documents` did so because of others. `notes`: as in `QueryReport`. `names`: what to print for
+    the full names of documents.
     """
 
     query: str
@@ -60,6 +63,7 @@ class AnswerSince(Record, frozen=True):
     kb: KbBlock
     notes: tuple[str, ...] = ()
     commit: str | None = None
+    names: Mapping[str, str] = {}
 
 
 def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
@@ -69,8 +73,13 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
     require_query(asked.text)
     place = msgspec.structs.replace(ranked_at(ws, ref), retrieval=ws.config.retrieval)
     since = place.revision
-    old = searching(ws, lambda searcher, _: searcher.search(asked), at=place)
-    new, view, kb = searching(ws, lambda searcher, view: (searcher.search(asked), view, viewed(ws, view).kb))
+
+    def ask(searcher: Searcher, view: View) -> tuple[list[Hit], View, KbBlock, dict[Key, str]]:
+        hits = searcher.search(asked)
+        return hits, view, viewed(ws, view).kb, names_of_hits(searcher, hits)
+
+    old, *_, old_names = searching(ws, ask, at=place)
+    new, view, kb, names = searching(ws, ask)
     before, after = ranked(old), ranked(new)
     files = {each.collection for each in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
     keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
@@ -89,6 +98,7 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
         kb=kb,
         notes=view.notes,
         commit=place.commit,
+        names={"/".join(key): name for key, name in (old_names | names).items()},
     )
 
 

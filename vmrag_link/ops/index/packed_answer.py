@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection as Several
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
@@ -11,7 +11,7 @@ from vmrag_link.ops.documents.copies import StoredCopy, find_copies
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, PackedPassage, Span, pack, whole_symbol
 from vmrag_link.ops.index.passage_places import PassagePlaces
-from vmrag_link.ops.index.passages import committed_files, documents_of
+from vmrag_link.ops.index.passages import committed_files, documents_of, names_of_hits
 from vmrag_link.ops.index.query import answer, require_query, searching
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
@@ -64,11 +64,13 @@ class HitPacker:
     def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
         self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
         self._read: list[tuple[Collection, Document]] = []
+        self._names: Mapping[tuple[str, str], str] = {}
         self._revision = viewed(ws, view).kb.commit or None
 
     def pack(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
         """The hits are in the order of their ranks."""
         places = self._places(hits)
+        self._names = names_of_hits(self._searcher, hits)
         packable: list[PackableHit] = []
         documents: dict[Hashable, PackableDocument] = {}
         for rank, hit in enumerate(hits, start=1):
@@ -118,6 +120,7 @@ class HitPacker:
             commit=files.commit if files else None,
             revision=None if files else self._revision,
             uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",
+            name=self._names[hit.collection, hit.doc_id],
         )
 
 

@@ -53,8 +53,9 @@ class PackedPassage(Record, frozen=True):
     1; None if that cannot be read. `symbol`: what of code it is, with its parents; `signature`:
     that of a long symbol whose beginning is not in the passage. `heading`: the headings above, with
     ` > ` between them. `commit`: of a file, whose state there `uncommitted` says; `revision`: of a
-    stored document. `rank`: of the best piece in it. `cut`: `to fit` for one that alone exceeds the
-    budget; `within a line` if it begins or ends there. `tokens`: estimated, with the head line.
+    stored document. `name`: as in `shown_names`. `rank`: of the best piece in it. `cut`: `to fit`
+    for one that alone exceeds the budget; `within a line` if it begins or ends there. `tokens`:
+    estimated, with the head line.
     """
 
     rank: int
@@ -71,18 +72,25 @@ class PackedPassage(Record, frozen=True):
     cut: Cut
     tokens: int
     text: str
+    name: str = ""
+
+    @property
+    def shown_place(self) -> str:
+        """The name, with lines if known. A stored document of a file has the file's path."""
+        name = self.path if self.path and self.revision else self.name or self.path
+        name = name or f"{self.collection}/{self.doc_id}"
+        if self.lines is None:
+            return name
+        first, last = self.lines
+        return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
 
     @property
     def head(self) -> str:
         """`src/session.py:10-42  Session.refresh  (1a2b3c4)`."""
-        name = self.path or f"{self.collection}/{self.doc_id}"
-        if self.lines:
-            first, last = self.lines
-            name += f":{first}" if first == last else f":{first}-{last}"
         cut = f"cut {self.cut}" if self.cut else ""
         origin = (self.commit or self.revision or "")[:7] or ("not committed" if self.path else "not versioned")
         state = ", ".join(filter(None, (origin, "uncommitted" if self.uncommitted else "", cut)))
-        return "  ".join(filter(None, (name, self.symbol or self.heading, f"({state})")))
+        return "  ".join(filter(None, (self.shown_place, self.symbol or self.heading, f"({state})")))
 
     @property
     def shown(self) -> list[str]:
@@ -109,6 +117,7 @@ class PackableDocument(Record, frozen=True):
     commit: str | None = None
     revision: str | None = None
     uncommitted: str = ""
+    name: str = ""
 
 
 class PackableHit(Record, frozen=True):
@@ -332,6 +341,7 @@ class _Passages:
             cut=cut,
             tokens=0,
             text=text,
+            name=document.name,
         )
         return replace(found, tokens=tokens(_block(found)))
 

@@ -44,7 +44,7 @@ class PlacedPassage(Hit, frozen=True):
     `excerpt`: only where it is asked for.
     `symbol`: what of code is at `best`, with its parents; `signature`: that of a long symbol whose
     beginning is in an earlier chunk. `uncommitted`: how the file of a source differs from the
-    commit.
+    commit. `name`: as in `shown_names`.
     """
 
     matches: tuple[tuple[int, int], ...] = ()
@@ -57,6 +57,7 @@ class PlacedPassage(Hit, frozen=True):
     symbol: str = ""
     signature: str = ""
     uncommitted: str = ""
+    name: str = ""
 
 
 class PassagePlaces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from vmrag_link.ops.index.query import answer, require_query, searching
 from vmrag_link.retrieval.code_ranking import CodeQuestion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.shown_names import shown_names
 from vmrag_link.workspace import ReadableStore, View
 
 
@@ -118,10 +119,12 @@ def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> 
     """What is known without their documents."""
     code = {each.name for each in searcher.collections() if each.is_code}
     uncommitted = view.sources.uncommitted if view.sources else {}
+    names = names_of_hits(searcher, hits)
     texts = [hit.text for hit in hits]
     return [
         PlacedPassage(
             **msgspec.structs.asdict(hit),
+            name=names[hit.collection, hit.doc_id],
             matches=tuple(spans),
             best=_best(hit.text, spans),
             symbol=hit.metadata.get("symbol", "") if hit.collection in code else "",
@@ -129,6 +132,18 @@ def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> 
         )
         for hit, spans in zip(hits, keywords.matches(query, texts), strict=True)
     ]
+
+
+def names_of_hits(searcher: Searcher, hits: Iterable[Hit]) -> dict[tuple[str, str], str]:
+    """Return the names of the documents, as in `shown_names`."""
+    return names_of_keys(searcher, ((hit.collection, hit.doc_id) for hit in hits))
+
+
+def names_of_keys(searcher: Searcher, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the names of documents in the index of a searcher, as in `shown_names`."""
+    kinds = {row.name: row.kind for row in searcher.collections()}
+    sources = {name for name, kind in kinds.items() if kind == SOURCE}
+    return shown_names(keys, sources, kinds, searcher.chunks_of)
 
 
 def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:

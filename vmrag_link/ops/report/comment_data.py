@@ -8,7 +8,7 @@ sentence.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Annotated, Literal
 
@@ -22,7 +22,14 @@ from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.report.rankings import ranked_name
-from vmrag_link.ops.report.records import AnswerChange, DocumentCounts, DocumentKind, ReportSummary, ToldChunk
+from vmrag_link.ops.report.records import (
+    AnswerChange,
+    ComparedQueries,
+    DocumentCounts,
+    DocumentKind,
+    ReportSummary,
+    ToldChunk,
+)
 from vmrag_link.ops.report.wording import documents_name
 
 MOST_BYTES = 350_000
@@ -144,14 +151,14 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
         questions=None if queries.not_compared else queries.compared,
         answers_changed=queries.answered_otherwise,
         answers_below=queries.below,
-        answers=tuple(_answer(each, queries.titles) for each in answers[:_KEPT]),
+        answers=tuple(_answer(each, queries) for each in answers[:_KEPT]),
         questions_added=len(queries.added),
         added=tuple(_cut(each.query, _QUESTION) for each in queries.added[:_LISTED]),
         questions_removed=len(queries.removed),
         removed=tuple(_cut(each.query, _QUESTION) for each in queries.removed[:_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
-            CommentDocument(each.kind, _cut(documents_name(each), _NAME), _cut(each.old_name, _NAME))
+            CommentDocument(each.kind, _cut(documents_name(each), _NAME), _cut(each.shown_old_name, _NAME))
             for each in summary.documents[:_KEPT]
         ),
         things_missing=len(missing),
@@ -182,12 +189,12 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
         if finding.level == "error":
             yield MissingThing(finding.code, finding.commit)
     for name in dict.fromkeys(name for each in summary.queries.answers for name in each.missing):
-        yield MissingThing("EXPECTED", _cut(name, _NAME))
+        yield MissingThing("EXPECTED", _cut(summary.queries.shown_name_of(name), _NAME))
 
 
-def _answer(change: AnswerChange, titles: Mapping[str, str]) -> CommentAnswer:
+def _answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
-        each and replace(each, document=_cut(ranked_name(each.document, titles), _NAME))
+        each and replace(each, document=_cut(ranked_name(each.document, queries), _NAME))
         for each in _excerpts(change.before, change.after)
     )
     return CommentAnswer(

@@ -30,7 +30,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, GoldenQuery, Miss, misses
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.check_queries import changes_of_ranking, outdated
-from vmrag_link.ops.checks.diff_queries import answered_twice, query_diff
+from vmrag_link.ops.checks.diff_queries import answered_twice, query_diff, shown_names_of
 from vmrag_link.ops.checks.golden_file import GoldenAnswer
 from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow import lazy_fetch
@@ -212,6 +212,7 @@ def _compared(
         answers=tuple(answers),
         added=tuple(added),
         titles=_titles(answer for _, *both in found for answer in both),
+        names=shown_names_of(found),
     )
 
 
@@ -258,7 +259,7 @@ def _list_misses(
     golden: GoldenFile, query: GoldenQuery, answer: GoldenAnswer, settings: RetrievalSettings
 ) -> list[Miss]:
     comparable = not changes_of_ranking(golden, settings)
-    return misses(query, answer.found, query.asked(settings).k, comparable=comparable)
+    return misses(query, answer.found, query.asked(settings).k, answer.names, comparable=comparable)
 
 
 def _sentences(missed: Sequence[Miss]) -> tuple[str, ...]:
@@ -275,7 +276,8 @@ def _answer_change(
     places = {place: pair for place, pair in enumerate(zip_longest(*told), start=1) if _differ(*pair)}
     if not (places or missing):
         return None
-    expected = {*query.expect, query.first}
+    resolved = after.names.resolve_query(query)
+    expected = {*resolved.expect, resolved.first}
     told_once = {each for each in {*told[0]} ^ {*told[1]} if each.document in expected}
     weighty = [place for place, pair in places.items() if place == 1 or told_once.intersection(pair)]
     place = min(weighty or places, default=1)

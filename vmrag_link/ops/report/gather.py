@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
@@ -28,7 +28,7 @@ from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.known import KnownPlace
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.trail import with_moves
-from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff
+from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff, printed_names
 from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, places_of
 from vmrag_link.ops.report.records import (
     DocumentCounts,
@@ -127,9 +127,10 @@ def _documents(
     """
     most = _room(len(found.documents))
     lines = []
+    names = printed_names(found)
     with ws.progress.task(COMPARING, len(found.documents)) as task:
         for number, sides in enumerate(diffs.texts(read, found.documents), start=1):
-            document = _report_document(number, *sides, is_file=sides[0].key in files, most=most)
+            document = _report_document(number, *sides, names=names, is_file=sides[0].key in files, most=most)
             spool.add(document)
             lines.append(line_of(document))
             task.advance()
@@ -230,10 +231,13 @@ def _report_document(
     before: Document | None,
     after: Document | None,
     *,
+    names: Mapping[str, str],
     is_file: bool = False,
     most: int,
 ) -> ReportedDocument:
-    """`is_file`: of the code's tree. `most`: characters of the difference that are kept."""
+    """`names`: what to print. `is_file`: of the code's tree. `most`: characters of the difference
+    that are kept.
+    """
     found = document_diff(change, before, after, with_text=True)
     old_collection, old_id = before.key if before and found.old_name else ("", "")
     document = after or before
@@ -246,6 +250,8 @@ def _report_document(
         old_collection=old_collection,
         old_doc_id=old_id,
         file=document.source if is_file and document else "",
+        path_name=names[f"{found.collection}/{found.doc_id}"],
+        old_path_name=names[found.old_name] if found.old_name else "",
         words=found.words or Words(),
         characters=Growth(_count_characters(before), _count_characters(after)),
         fields=tuple(map(_field_change, found.fields)),

@@ -23,6 +23,7 @@ from vmrag_link.ops.report.rankings import (
 )
 from vmrag_link.ops.report.records import (
     AnswerChange,
+    ComparedQueries,
     DocumentLine,
     FieldChange,
     KnowledgeReport,
@@ -139,7 +140,7 @@ def _queries(summary: ReportSummary, room: int) -> str:
     queries, names = summary.queries, renamed(summary)
     answers = answers_by_line(queries)
     rows = [
-        (f"{each.query}\n(line {each.line})", *_rankings(each, answers.get(each.line), names, queries.titles))
+        (f"{each.query}\n(line {each.line})", *_rankings(each, answers.get(each.line), names, queries))
         for each in listed(queries)
     ]
     new = [("new", each.query, "\n".join(each.missed)) for each in queries.added]
@@ -151,21 +152,21 @@ def _queries(summary: ReportSummary, room: int) -> str:
 
 
 def _rankings(
-    query: QueryChange, answer: AnswerChange | None, names: Mapping[str, str], titles: Mapping[str, str]
+    query: QueryChange, answer: AnswerChange | None, names: Mapping[str, str], queries: ComparedQueries
 ) -> tuple[str, str]:
     rows = rank_rows(query, names)
-    before = (_place(row.place, row.before, "gone" if row.gone else "", titles) for row in rows if row.before)
-    after = (_place(row.place, row.after, row.mark, titles) for row in rows if row.after)
-    differs = filter(None, [text_that_differs(answer, titles)])
+    before = (_place(row.place, row.before, "gone" if row.gone else "", queries) for row in rows if row.before)
+    after = (_place(row.place, row.after, row.mark, queries) for row in rows if row.after)
+    differs = filter(None, [text_that_differs(answer, queries)])
     return (
         "\n".join((*_lacks(query.problem_before, query.missed_before), *before, *_more(query.before))),
         "\n".join((*_lacks(query.problem_after, query.missed_after), *differs, *after, *_more(query.after))),
     )
 
 
-def _place(place: int, chunk: RankedChunk, mark: str, titles: Mapping[str, str]) -> str:
+def _place(place: int, chunk: RankedChunk, mark: str, queries: ComparedQueries) -> str:
     said = f" {mark}" if mark not in ("", "=") else ""
-    return f"{place}. {ranked_name(chunk.document, titles)} #{chunk.chunk} ({chunk.score:g}){said}"
+    return f"{place}. {ranked_name(chunk.document, queries)} #{chunk.chunk} ({chunk.score:g}){said}"
 
 
 def _lacks(problem: str, missed: Sequence[str]) -> Iterator[str]:
@@ -198,7 +199,7 @@ def _words(words: Words) -> str:
 
 def _names(line: DocumentLine) -> str:
     name = documents_name(line)
-    return f"{line.old_name}\n→ {name}" if line.old_name else name
+    return f"{line.shown_old_name}\n→ {name}" if line.shown_old_name else name
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], room: int, *, total: int = 0) -> str:

@@ -55,18 +55,22 @@ def _lightness(answer: AnswerChange | None) -> tuple[bool, bool]:
     return (answer is None, answer is not None and answer.below)
 
 
-def text_that_differs(answer: AnswerChange | None, titles: Mapping[str, str]) -> str:
+def text_that_differs(answer: AnswerChange | None, queries: ComparedQueries) -> str:
     """Which document says something else at the same place, where a ranking does not show it."""
     before, after = (answer.before, answer.after) if answer else (None, None)
     if not (answer and before and after) or before.document != after.document or before.text == after.text:
         return ""
-    return f"{ranked_name(after.document, titles)} says something else at place {answer.place}."
+    return f"{ranked_name(after.document, queries)} says something else at place {answer.place}."
 
 
-def ranked_name(name: str, titles: Mapping[str, str]) -> str:
-    """COLLECTION/DOC, by `titles` of documents."""
-    title = telling_title(name, titles.get(name, ""))
-    return f"{name} ({title})" if title else name
+def ranked_name(name: str, queries: ComparedQueries) -> str:
+    """Return what to print for COLLECTION/DOC."""
+    return titled_name(queries.shown_name_of(name), queries.titles.get(name, ""))
+
+
+def titled_name(name: str, title: str) -> str:
+    telling = telling_title(name, title)
+    return f"{name} ({telling})" if telling else name
 
 
 def telling_title(name: str, title: str) -> str:

@@ -103,8 +103,8 @@ class DocumentLine(Record, frozen=True):
 
     `number` counts from 1, in the order of the report. `old_collection`, `old_doc_id`: where a
     moved document was; empty for others. `file`: the path of the file that it is, below the top of
-    the repository; empty for one that the knowledge base stores. `characters`: of its text, 0 where
-    it is not there.
+    the repository; empty for one that the knowledge base stores. `path_name`, `old_path_name`: what
+    to print for `name` and `old_name`. `characters`: of its text, 0 where it is not there.
     """
 
     number: int
@@ -117,6 +117,8 @@ class DocumentLine(Record, frozen=True):
     file: str
     words: Words
     characters: Growth
+    path_name: str = ""
+    old_path_name: str = ""
 
     @property
     def name(self) -> str:
@@ -126,6 +128,16 @@ class DocumentLine(Record, frozen=True):
     def old_name(self) -> str:
         """Of a moved document; empty for others."""
         return f"{self.old_collection}/{self.old_doc_id}" if self.kind == "moved" else ""
+
+    @property
+    def shown_name(self) -> str:
+        """Return the printed form of `name`."""
+        return self.path_name or self.name
+
+    @property
+    def shown_old_name(self) -> str:
+        """Return the printed form of `old_name`."""
+        return self.old_path_name or self.old_name
 
 
 class TextChange(Record, frozen=True):
@@ -146,7 +158,7 @@ class FieldChange(Record, frozen=True):
     change: TextChange
 
 
-class ReportedDocument(DocumentLine, frozen=True):
+class ReportedDocument(DocumentLine, frozen=True, kw_only=True):
     """The same with what differs: `fields` of changed and moved documents, and the `text`; a new
     one is one insertion, a removed one one deletion.
     """
@@ -220,7 +232,8 @@ class ComparedQueries(Record, frozen=True):
     it says. `answers`: those that say something else; the ranking of such a query may be the same,
     as its chunks are known by their numbers. `added`, `removed`: those that the head's file has and
     the start's has not, and the other way round, which are not compared; none where one of both is
-    a revision, which has no files. `titles`: of ranked documents whose ids are `OPAQUE`.
+    a revision, which has no files. `titles`: of ranked documents whose ids are `OPAQUE`. `names`:
+    what to print for the full names of documents.
     """
 
     file: str
@@ -234,6 +247,10 @@ class ComparedQueries(Record, frozen=True):
     added: tuple[ListedQuery, ...] = ()
     removed: tuple[ListedQuery, ...] = ()
     titles: Mapping[str, str] = {}
+    names: Mapping[str, str] = {}
+
+    def shown_name_of(self, document: str) -> str:
+        return self.names.get(document, document)
 
     @property
     def compared(self) -> int:

@@ -15,7 +15,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
-from vmrag_link.ops.report.rankings import listed, ranked_name, worsened
+from vmrag_link.ops.report.rankings import listed, titled_name, worsened
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
@@ -174,7 +174,7 @@ def documents_name(line: DocumentLine) -> str:
     """Of a document as it is now; that of a file says so, and an id that tells a person nothing has
     its title beside it.
     """
-    return f"{line.name} (file)" if line.file else ranked_name(line.name, {line.name: line.title})
+    return f"{line.shown_name} (file)" if line.file else titled_name(line.shown_name, line.title)
 
 
 def basis(summary: ReportSummary) -> str:

@@ -100,10 +100,10 @@ class SourceCollection(Record, frozen=True):
 
 
 class SourcesStatus(Record, frozen=True):
-    """`uncommitted`: `COLLECTION/PATH`, as they stand; `removed`: paths that the work tree has no
-    more; `untracked`: how many more files git does not track. `missing`: paths of which this clone
-    has no contents. `unavailable`: why collections cannot be asked, by name. `problem`: why nothing
-    is known of the files; empty otherwise.
+    """`uncommitted`: `COLLECTION/PATH`, as they stand; `edited`: the paths of these files;
+    `removed`: paths that the work tree has no more; `untracked`: how many more files git does not
+    track. `missing`: paths of which this clone has no contents. `unavailable`: why collections
+    cannot be asked, by name. `problem`: why nothing is known of the files; empty otherwise.
     """
 
     collections: tuple[SourceCollection, ...] = ()
@@ -113,6 +113,7 @@ class SourcesStatus(Record, frozen=True):
     missing: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = {}
     problem: str = ""
+    edited: tuple[str, ...] = ()
 
 
 def sources_status(ws: Workspace) -> SourcesStatus | None:
@@ -133,11 +134,13 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
     except (GitError, LimitExceeded) as why:  # a status has to answer
         return SourcesStatus(problem=why.message)
     counts = {name: len(files) for name, files in tree.listing.files.items()}
+    edited = sorted(key for key, file in tree.files.items() if file.uncommitted)
     return SourcesStatus(
         collections=tuple(
             SourceCollection(each.collection, each.kind, counts.get(each.collection, 0)) for each in tree.sources
         ),
-        uncommitted=tuple(f"{key[0]}/{key[1]}" for key, file in sorted(tree.files.items()) if file.uncommitted),
+        uncommitted=tuple(map("/".join, edited)),
+        edited=tuple(sorted({path for _, path in edited})),
         removed=tree.listing.removed,
         untracked=untracked,
         missing=tree.listing.missing,

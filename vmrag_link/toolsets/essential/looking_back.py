@@ -131,7 +131,7 @@ def status(call: Call) -> StateResult:
     found = statuses.status(call.ws, with_changes=True)
     pending, sources = found.changes, found.sources
     uncommitted = [f"{each.kind} {each.collection}/{each.doc_id}" for each in pending.documents] if pending else []
-    files = [f"uncommitted {each.partition('/')[2]}" for each in sources.uncommitted] if sources else []
+    files = [f"uncommitted {path}" for path in sources.edited] if sources else []
     more = _more(uncommitted, "uncommitted documents") + _more(files, "files")
     return StateResult(
         state=found.state,

@@ -16,7 +16,7 @@ from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.listing import ShowReport
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
-from vmrag_link.ops.history import known
+from vmrag_link.ops.history import document_names, known
 from vmrag_link.ops.history.known import FoundFile
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.system import stores
@@ -26,7 +26,6 @@ from vmrag_link.workspace.source_tree import FileNames, Key, SourceTree
 FIND = "search finds it by what it says, grep by an exact text"
 """The hint for a name that means nothing."""
 
-_PLACE = re.compile(r"(?P<name>.+?):(?P<lines>\d+(?:-\d+)?)", re.DOTALL)
 _LINES = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{0,9}))?")
 
 
@@ -57,8 +56,8 @@ class TextLines(NamedTuple):
 
 def split_place(name: str) -> tuple[str, str]:
     """A place as an answer shows it, `src/session.py:10-42`: the name, and the lines."""
-    found = _PLACE.fullmatch(name)
-    return (found["name"], found["lines"]) if found else (name, "")
+    bare = document_names.without_line(name)
+    return bare, name[len(bare) + 1 :]
 
 
 def find(ws: Workspace, name: str, ref: str) -> Text:

@@ -100,9 +100,8 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> SearchDocumentsResult |
 
 
 def _passage(found: PackedPassage) -> ShownPassage:
-    name = found.path or f"{found.collection}/{found.doc_id}"
     return ShownPassage(
-        place=_place(name, *found.lines) if found.lines else name,
+        place=found.shown_place,
         text="\n".join(filter(None, (found.signature and f"… {found.signature}", found.text))),
         about=found.symbol or found.heading or UNSET,
         uncommitted=found.uncommitted or UNSET,
@@ -237,11 +236,10 @@ def grep(
     above = texts.lines_above(call.ws, keys, ref) if keys else {}
     lines: list[str] = []
     for each in found:
-        name = each.doc_id if each.collection in files else f"{each.collection}/{each.doc_id}"
         begins = above.get((each.collection, each.doc_id), 0)
         for line in each.lines:
             mark = ":" if line.matched else "-"
-            lines.append(f"{name}{mark}{begins + line.number}{mark}{_shortened(line.text)}")
+            lines.append(f"{each.name}{mark}{begins + line.number}{mark}{_shortened(line.text)}")
     matches = sum(each.count for each in found)
     more = f"; {len(lines) - limit} lines left out, path or limit shows them" if len(lines) > limit else ""
     said = f"{plural(matches, 'line')} in {plural(len(found), 'document')}{more}."
