@@ -380,3 +380,33 @@ def test_what_is_printed_is_what_is_written(project, name):
 )
 def test_words_that_do_not_go_together_are_refused(project, words):
     project.vmrag("mcp", *words, code=2)
+
+
+# -- names and messages
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("claude", "claude-code"), ("Claude Code", "claude-code"), ("code", "vscode"), ("gemini-cli", "gemini")],
+)
+def test_install_and_uninstall_accept_short_names_of_clients(project, alias, name):
+    assert project.ask("mcp", "install", "--client", alias)["client"] == name
+    assert file_of(project, name, personal=False).exists()
+    project.vmrag("mcp", "uninstall", "--client", alias)
+    assert not file_of(project, name, personal=False).exists()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_install_accepts_the_name_of_a_clients_program(project, name):
+    for program in CLIENTS[name].programs:
+        assert project.vmrag("mcp", "install", "--client", program, "--print").code == 0
+
+
+def test_install_asks_for_no_commit_of_an_ignored_file(project):
+    project.write(".gitignore", ".mcp.json\n")
+    shown = project.vmrag("mcp", "install", "--client", "claude").out
+    assert shown.startswith("Wrote .mcp.json. Only this computer has it, because git ignores the file. ")
+    assert "Commit it" not in shown
+    assert project.ask("mcp", "install", "--client", "claude")["ignored"] is True
+    project.git("add", "-f", ".mcp.json")
+    assert project.ask("mcp", "install", "--client", "claude")["ignored"] is False

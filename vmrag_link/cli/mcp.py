@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -25,6 +25,26 @@ CLIENTS = (
     *("claude-code", "claude-desktop", "cursor", "vscode", "windsurf", "zed"),
     *("jetbrains", "codex", "gemini", "opencode", "goose", "kiro"),
 )
+
+ALIASES = {
+    **dict.fromkeys(("claude", "claudecode"), "claude-code"),
+    **dict.fromkeys(("claudedesktop", "claude-app"), "claude-desktop"),
+    "cursor-agent": "cursor",
+    **dict.fromkeys(("code", "vs-code", "visual-studio-code"), "vscode"),
+    "zeditor": "zed",
+    **dict.fromkeys(("junie", "intellij", "idea", "pycharm"), "jetbrains"),
+    **dict.fromkeys(("codex-cli", "openai-codex"), "codex"),
+    "gemini-cli": "gemini",
+    "open-code": "opencode",
+    "kiro-cli": "kiro",
+}
+"""Other names that people type for a client, such as that of its program."""
+
+
+class _Client(click.Choice[str]):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = "-".join(str(value).lower().replace("_", " ").split())
+        return super().convert(ALIASES.get(name, name), param, ctx)
 
 
 @vmrag_command("mcp")
@@ -86,7 +106,7 @@ CLIENTS = (
 )
 @click.option(
     "--client",
-    type=click.Choice(CLIENTS),
+    type=_Client(CLIENTS),
     help="With `install`: the client whose file gets the server, with the options given here; with `uninstall`: loses it.",
 )
 @click.option(
@@ -276,10 +296,15 @@ def _installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
     elif not report.changed:
         yield f"{report.file} has it already."
     elif report.shared:
-        commit = " Commit it: colleagues get the server with it." if report.portable else ""
-        yield f"Wrote {report.file}.{commit} {report.next_step}."
+        yield f"Wrote {report.file}.{_how_to_share(report)} {report.next_step}."
     else:
         yield f"Wrote {report.file}: the server {report.name!r}. {report.next_step}."
+
+
+def _how_to_share(report: ClientInstallReport) -> str:
+    if report.ignored:
+        return " Only this computer has it, because git ignores the file."
+    return " Commit it: colleagues get the server with it." if report.portable else ""
 
 
 def _replacement_command(report: ClientInstallReport, flags: Flags) -> str:
@@ -293,7 +318,7 @@ def _replacement_command(report: ClientInstallReport, flags: Flags) -> str:
 
 
 def _not_shared(report: ClientInstallReport) -> Iterator[str]:
-    if not report.portable:
+    if not report.portable and not report.ignored:
         program = report.server.get("command") or report.server.get("cmd")
         yield (
             f"It names {program[0] if isinstance(program, list) else program}, which only this computer has. "

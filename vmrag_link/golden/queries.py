@@ -215,7 +215,9 @@ def _out_of_order(order: Sequence[str], there: Sequence[str], within: int, names
             return Miss("order", f"{names.show_name(document)} is not found any more", document, wanted, got)
         if abs(places[document] - place) > within:
             near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
-            return Miss("order", f"{names.show_name(document)} comes at number {places[document]}{near}", None, wanted, got)
+            return Miss(
+                "order", f"{names.show_name(document)} comes at number {places[document]}{near}", None, wanted, got
+            )
     return None
 
 

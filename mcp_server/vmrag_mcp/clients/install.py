@@ -7,6 +7,7 @@ the entry.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -18,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from vmrag_link import env
-from vmrag_link.errors import FileFailed, UsageInvalid, file_failures
-from vmrag_link.git import plumbing
+from vmrag_link.errors import FileFailed, GitError, UsageInvalid, file_failures
+from vmrag_link.git import listing, plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_mcp.clients import server_command, settings_file
@@ -128,7 +129,7 @@ class ClientInstallReport(Record, frozen=True):
     `portable`: the command that it names exists on other computers. `shared`: the file is the
     project's. `kept`: the file has a server of that name that this computer did not write, and
     the file was not changed. `differs`: how that server differs from ours; empty for a server that
-    is not ours, or that is for another repository.
+    is not ours, or that is for another repository. `ignored`: git ignores the project's file.
     """
 
     client: str
@@ -141,6 +142,7 @@ class ClientInstallReport(Record, frozen=True):
     shared: bool = True
     next_step: str = ""
     differs: tuple[str, ...] = ()
+    ignored: bool = False
 
 
 class ClientInstallations(Record, frozen=True):
@@ -186,7 +188,8 @@ def install(
     `UsageInvalid` for a client that has no such file or is not installed, and for a file that
     cannot be changed without a loss.
     """
-    installation = locate(plumbing.locate(directory), name, scope, flags)
+    places = plumbing.locate(directory)
+    installation = locate(places, name, scope, flags)
     if not installation.file.top and not is_installed(installation.client):
         raise UsageInvalid(
             f"{installation.client.title} keeps its settings in {installation.file.label}, and was never started here.",
@@ -196,9 +199,16 @@ def install(
         )
     with writing():
         try:
-            return _install(installation, flags, replace=replace)
+            report = _install(installation, flags, replace=replace)
         except TextRefused as refused:
             raise installation.refuse(refused.reason) from refused
+    return msgspec.structs.replace(report, ignored=report.shared and _is_ignored(places, installation.file.path))
+
+
+def _is_ignored(places: Places, path: Path) -> bool:
+    with contextlib.suppress(GitError):
+        return bool(listing.Repositories(places).ignored([path]))
+    return False
 
 
 def install_all(
