@@ -44,6 +44,9 @@ answer says its own.
 SOURCE = "source"
 """The kind of a collection that is derived from files of the code's tree, never stored."""
 
+NOTES_METADATA = '{"writable":true}'
+"""Metadata of the collection of a writable source. It tells clients that they can write to it."""
+
 EXTERNAL = "external"
 """The kind of a collection that is only indexed, never stored: other documentation of a project."""
 
@@ -123,6 +126,16 @@ class Collection(Record, frozen=True):
     def table(self) -> DocumentTable:
         """Where its documents are."""
         return TABLE_OF_KIND.get(self.kind, "documents")
+
+    @property
+    def has_paths_as_ids(self) -> bool:
+        """Whether its documents are files that are called by their paths, unlike notes."""
+        return self.kind == SOURCE and not self.has_notes
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether its documents are the files of a writable source."""
+        return self.kind == SOURCE and self.metadata == NOTES_METADATA
 
     @property
     def is_code(self) -> bool:

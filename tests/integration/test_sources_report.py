@@ -210,7 +210,9 @@ def test_init_writes_and_stages_settings_file_and_nothing_else(project):
     before = project.git("for-each-ref"), (project.top / ".git" / "config").read_text()
     shown = project.vmrag("init").out
     settings = (project.top / ".vmrag.yaml").read_text()
-    assert settings.endswith('\nsources:\n  - collection: docs\n    paths: ["**/*.md"]\n  - collection: notes\n    paths: [".vmrag/notes/"]\n    write: true\n')
+    assert settings.endswith(
+        '\nsources:\n  - collection: docs\n    paths: ["**/*.md"]\n  - collection: notes\n    paths: [".vmrag/notes/"]\n    write: true\n'
+    )
     assert project.git("status", "--porcelain") == "A  .vmrag.yaml"
     assert (project.git("for-each-ref"), (project.top / ".git" / "config").read_text()) == before
     assert [path.name for path in (project.top / ".git" / "hooks").iterdir() if path.suffix != ".sample"] == []

@@ -86,7 +86,6 @@ MODULES = {
     "help": "help_",
     "completion": "help_.completion",
     "path": "help_.path",
-    "add": "documents.add",
     "rm": "documents.remove",
     "restore": "documents.restore",
     "list": "documents.list_",

@@ -10,7 +10,7 @@ import click
 from msgspec import to_builtins
 
 from vmrag_link.cli import answering, output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, kept_line
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, enumerated, plural, quoted
 
@@ -44,89 +44,6 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
-
-
-@vmrag_command("add")
-@click.argument("source", metavar="[FILE]", required=False, type=click.Path(path_type=Path, allow_dash=True))
-@click.option("-m", "--message", metavar="TEXT", help="The text of the document, in place of a file.")
-@click.option("--collection", required=True, help="The collection to store it in; made if it is not there.")
-@click.option("--id", "doc_id", help="The document's id; by default the one that 'vmrag import' would give it.")
-@click.option("--title", help="The document's title; by default the one that the text states, else its name.")
-@click.option("--metadata", default="{}", help="A JSON object; beside what the file's front matter says.")
-@click.option("--copy", is_flag=True, help="Store a copy of a file that git tracks. The copy does not follow the file.")
-def add(
-    invocation: Invocation,
-    *,
-    source: Path | None,
-    message: str | None,
-    collection: str,
-    doc_id: str | None,
-    title: str | None,
-    metadata: str,
-    copy: bool,
-) -> None:
-    """Store one document: a file, a text (-m) or what is piped to standard input. One of that id is
-    replaced.
-
-    A text and piped input need --id, for example: echo "Use uv." | vmrag add --collection notes
-    --id tools/uv. A FILE called - is standard input, too. An empty text is an error.
-
-    A file becomes the document that 'vmrag import' would make of it: its id is its path below the
-    collection's import base, and its title is the one in its front matter, else its first heading,
-    else its name. Files of other formats than an import reads are taken as text.
-    """
-    from vmrag_link.cli.texts import metadata_object
-    from vmrag_link.cli.writing import workspace_for_writing
-    from vmrag_link.conversion.reading import markdown_title
-    from vmrag_link.models import canonical_json
-    from vmrag_link.ops.documents.drafts import text_document
-    from vmrag_link.ops.documents.import_files import FileRequest, add_file
-    from vmrag_link.ops.documents.import_reports import ImportReport
-    from vmrag_link.ops.documents.put import PutRequest, put
-
-    values = canonical_json(metadata_object(metadata))
-    text = _given_text(source, message, doc_id, collection)
-    with workspace_for_writing(invocation) as ws:
-        if source is None or text is not None:
-            name, text = doc_id or "", text or ""
-            document = text_document(name, text, title=title or markdown_title(text) or name, metadata=values)
-            report = ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True)))
-        else:
-            wanted = FileRequest(doc_id, title or "", values)
-            report, name = add_file(ws, invocation.directory / source, collection, wanted, copy=copy)
-    lines = [f"{collection}/{name}: {described(report.changes)}"]
-    if report.pending:
-        lines.append(f"warning: {report.pending}")
-    if report.branch:
-        lines.append(NEXT_COMMIT)
-    invocation.emit(report, lines)
-
-
-def _given_text(source: Path | None, message: str | None, doc_id: str | None, collection: str) -> str | None:
-    """Return the text of `-m` or of standard input for a document to add; None for a file.
-
-    Raises `UsageInvalid` if no text is given, if it is empty, or if it has no id.
-    """
-    from vmrag_link.cli.texts import has_piped_input, read_standard_input
-
-    if message is None and source is not None and str(source) != "-":
-        return None
-    if message is not None and source is not None:
-        raise UsageInvalid("FILE and -m both give the text of the document", hint="Leave one of them out.")
-    options = f"--collection {quoted(collection)} --id {quoted(doc_id or 'NAME')}"
-    if message is None and source is None and not has_piped_input():
-        raise UsageInvalid(
-            "no document is given: neither a FILE, nor a text, nor piped input",
-            hint=f"vmrag add FILE --collection {quoted(collection)}, or: vmrag add -m TEXT {options}",
-        )
-    if doc_id is None:
-        command = f"vmrag add {'-' if message is None else '-m TEXT'} {options}"
-        raise UsageInvalid("A document from a text or from standard input needs an id.", hint=command)
-    text = read_standard_input() if message is None else message
-    if not text.strip():
-        given = "standard input" if message is None else "the text of -m"
-        raise UsageInvalid(f"{given} is empty, so nothing was stored", hint=f"vmrag add -m TEXT {options}")
-    return text
 
 
 @vmrag_command("rm")

@@ -34,13 +34,14 @@ class EditReport(Record, frozen=True):
 @vmrag_command("edit")
 @click.argument("name", metavar="[COLLECTION/]DOC")
 def command(invocation: Invocation, *, name: str) -> None:
-    """Change the text of a stored document in git's editor. Its id, source and metadata stay.
+    """Change the text of a note or a stored document in git's editor. Its id and metadata stay.
 
     The title follows the text if it came from there. An unchanged text stores nothing. If the
     editor fails, or if another process changed the document, nothing is stored, and the edited text
-    stays in a file that the error names. 'vmrag commit' pins the change.
+    stays in a file that the error names. 'git commit' commits a changed note, and 'vmrag commit' a
+    stored document.
 
-    A document of a source is a file: edit the file.
+    Other documents of sources are files: edit the file.
     """
     with invocation.workspace() as ws:
         store = stores.store_of(ws, name.partition("/")[0])
@@ -59,6 +60,8 @@ def command(invocation: Invocation, *, name: str) -> None:
         lines.append(f"warning: {result.pending}")
     if result.branch:
         lines.append(NEXT_COMMIT)
+    elif result.notes and result.notes.paths:
+        lines.append(f"hint: git commit -- {quoted(result.notes.paths[0])}")
     changed = result.report.changes.total > 0
     invocation.emit(EditReport(*document.key, changed, result.branch, result.pending), lines)
 

@@ -20,6 +20,7 @@ from vmrag_link.errors import FileFailed
 from vmrag_link.git import beside
 from vmrag_link.git.objects import blob_name
 from vmrag_link.models import (
+    NOTES_METADATA,
     PIECES,
     SOURCE,
     Chunking,
@@ -113,6 +114,7 @@ def collection_of(source: SourceSettings, model: Model) -> Collection:
     return Collection(
         name=source.collection,
         kind=SOURCE,
+        metadata=NOTES_METADATA if source.write else "{}",
         embedding_function=model.name,
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,

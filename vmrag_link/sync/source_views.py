@@ -54,11 +54,16 @@ class SourceContents(Record, frozen=True):
     collections: tuple[Collection, ...]
     tags: Tags
     left_out: Mapping[str, Mapping[str, NoDocument]] = {}
+    paths: Mapping[str, Mapping[str, str]] = {}
+    """The files of notes, by collection and id."""
 
     @property
     def key(self) -> str:
         """Equal for equal documents that are indexed alike."""
-        decisive = [[each.name, each.embedding_model, each.distance, each.chunking] for each in self.collections]
+        decisive = [
+            [row.name, row.embedding_model, row.distance, row.chunking, *([row.metadata] if row.has_notes else [])]
+            for row in self.collections
+        ]
         return hashlib.sha256(canonical_json([decisive, self.tags]).encode()).hexdigest()[:40]
 
 

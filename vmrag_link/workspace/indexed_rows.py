@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vmrag_link.conversion import formats
@@ -31,6 +31,7 @@ class IndexedRows:
         self._folder = folder
         held = contents.held_collections(folder)
         self._held = {name: each.collection for name, each in held.items()}
+        self._paths: Mapping[str, Mapping[str, str]] | None = None
         self._counts = {name: each.documents for name, each in held.items()}
 
     def collections(self, _at: At) -> list[Collection]:
@@ -65,11 +66,21 @@ class IndexedRows:
     def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
         """(id, path) of each document that is a file."""
         found = self.headers(at, collection=collection) if self._is_source(collection) else ()
-        return [(each.doc_id, each.doc_id) for each in found]
+        return [(header.doc_id, self._path_of(header)) for header in found]
 
     def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
         found = (each.doc_id for each in self.headers(at, collection=collection))
         return sorted((each for each in found if each.startswith(prefix)), key=str.encode)
+
+    def _path_of(self, header: DocumentHeader) -> str:
+        """Return the path of a document that is a file."""
+        if not self._held[header.collection].has_notes:
+            return header.doc_id
+        if self._paths is None:
+            from vmrag_link.sync import source_views
+
+            self._paths = source_views.read(self._folder).paths
+        return self._paths.get(header.collection, {}).get(header.doc_id, header.doc_id)
 
     def _names(self, collection: str | None) -> list[str]:
         return sorted(self._held) if collection is None else [collection] if collection in self._held else []
@@ -84,10 +95,11 @@ class IndexedRows:
             raise IndexFailed(f"The index does not hold the text of {name}/{header.doc_id}.")
         if not self._is_source(name):
             return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
-        known = formats.by_suffix(header.doc_id)
+        path = self._path_of(header)
+        known = formats.by_suffix(path)
         return Document(
             *(name, header.doc_id, header.title, text, header.content_hash, header.metadata),
-            source=header.doc_id,
+            source=path,
             file_type=known.file_type if known else "",
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.models import SOURCE, At, Document, DocumentHeader
+from vmrag_link.models import NOTES_METADATA, SOURCE, At, Document, DocumentHeader
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.sources.readable import NoDocument, SourceListing, TreeFile
@@ -58,6 +58,12 @@ class SourceTree:
 
     def source(self, collection: str) -> SourceSettings | None:
         return self._sources.get(collection)
+
+    def note_at(self, path: str) -> Key | None:
+        """Return the note whose file this is, or None."""
+        sources = [source for source in self.sources if source.write and path.startswith(f"{source.folder}/")]
+        names = {source.collection for source in sources}
+        return next((key for key, file in self.files.items() if key[0] in names and file.path == path), None)
 
     def is_code(self, key: Key) -> bool:
         return self._sources[key[0]].kind == "code"
@@ -133,7 +139,11 @@ class FileNames:
         return self
 
     def collections(self, _at: At) -> list[CollectionRow]:
-        return [CollectionRow(name, kind=SOURCE) for name in sorted(self._ids)]
+        writable = {source.collection for tree in self._trees for source in tree.sources if source.write}
+        return [
+            CollectionRow(name, kind=SOURCE, metadata=NOTES_METADATA if name in writable else "{}")
+            for name in sorted(self._ids)
+        ]
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None

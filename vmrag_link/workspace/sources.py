@@ -333,7 +333,13 @@ class Sources:
             each.collection: {file.doc_id: documents.tag(each, file) for file in listing.files.get(each.collection, ())}
             for each in sources
         }
-        return SourceContents(tuple(documents.collection_of(each, model) for each in sources), tags)
+        collections = tuple(documents.collection_of(source, model) for source in sources)
+        paths = {
+            source.collection: {file.doc_id: file.path for file in listing.files.get(source.collection, ())}
+            for source in sources
+            if source.write
+        }
+        return SourceContents(collections, tags, paths=paths)
 
     def _indexer(
         self, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None

@@ -1,27 +1,29 @@
-"""`vmrag edit`: replace the text of a stored document, and keep its id, source and metadata."""
+"""`vmrag edit`: replace the text of a stored document or a note, and keep everything else."""
 
 from __future__ import annotations
 
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import Document, content_hash
-from vmrag_link.ops.documents import collections, leaving_out, writing
+from vmrag_link.ops.documents import collections, leaving_out, note_files, note_writes, writing
 from vmrag_link.ops.documents.drafts import title_after_edit
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.put import PutRequest, put, version_of
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace
-from vmrag_link.workspace import DocumentStore, Workspace, local_store
+from vmrag_link.workspace import DocumentStore, Workspace, local_store, source_tree
 
 
 def read_for_edit(ws: DocumentStore, name: str) -> Document:
-    """Return the stored document `[COLLECTION/]DOC`, before the user edits its text.
+    """Return the stored document or note `[COLLECTION/]DOC`, before the user edits its text.
 
-    Raises `SourceReadOnly` for a document of a source, `DocumentMissing`, `DocumentAmbiguous` and
-    `CollectionMissing` for the name, `UsageInvalid` for a document that `vmrag add` cannot store,
-    and as `writing.writable`.
+    Raises `SourceReadOnly` for a document of another source, `DocumentMissing`,
+    `DocumentAmbiguous` and `CollectionMissing` for the name, `UsageInvalid` for a document that
+    `vmrag add` cannot store, and as `writing.writable`.
     """
+    if isinstance(ws, Workspace) and (note := _find_note(ws, name)):
+        return note
     with leaving_out.explained(ws, [name], None, lambda path: f"Edit the file {quoted(path)}"):
         place = _find_place(ws)
         found = document_names.find_in(ws.engine, place, name)
@@ -30,6 +32,23 @@ def read_for_edit(ws: DocumentStore, name: str) -> Document:
             raise document_names.missing(ws.engine, place.at, str(found))
         collections.require_open(collections.find(ws, place.at, found.collection))
         return document
+
+
+def _find_note(ws: Workspace, name: str) -> Document | None:
+    """Return the note that a name means; None if a stored document is meant."""
+    first = ws.sources.writable()
+    tree = source_tree.in_work_tree(ws) if first else None
+    if tree is None:
+        return None
+    key = tree.note_at(name)
+    if key is None:
+        found = note_writes.select_notes(ws, [name], [tree], within=None)
+        key = found.documents[0].key if found and found.exact and len(found.documents) == 1 else None
+    source = ws.sources.writable(key[0]) if key else None
+    if key is None or source is None:
+        return None
+    note_files.require_trust(ws, source)
+    return tree.documents([key]).get(key)
 
 
 def _find_place(ws: DocumentStore) -> DocumentPlace:
@@ -48,6 +67,8 @@ def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[
     name = str(DocumentName(*before.key))
     if not text.strip():
         raise UsageInvalid("the edited text is empty, so nothing was stored", hint=f"vmrag rm {quoted(name)}")
+    if isinstance(ws, Workspace) and (source := ws.sources.writable(before.collection)):
+        return note_writes.replace_text(ws, source, before, text)
     document = ImportedDocument(
         doc_id=before.doc_id,
         title=title_after_edit(before, text),

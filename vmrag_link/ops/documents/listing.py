@@ -84,7 +84,12 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     if isinstance(ws, Workspace) and collection is not None and ws.sources.configured:
         names = known.KnownNames(ws, known.working(ws)).shown_names(keys)
     else:
-        names = shown_names.names_among(keys, {row.collection for row in files or ()})
+        notes = (
+            {source.collection for source in ws.sources.configured if source.write}
+            if isinstance(ws, Workspace)
+            else set()
+        )
+        names = shown_names.names_among(keys, {row.collection for row in files or ()} - notes)
     return ListReport([replace(row, name=names[row.key]) for row in found.documents])
 
 
@@ -187,8 +192,10 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
         tree = _tree(ws, ref)
         rows = FileNames(tree)
         for file in dict.fromkeys((rest, document_names.without_line(rest))):
+            commit = tree and (tree.commit or plumbing.head(ws.places).commit)
+            if tree and (note := tree.note_at(file)):
+                return _show_report(rows, "", DocumentName(*note), commit or "")
             if tree and document_names.candidates(rows, "", file):
-                commit = tree.commit or plumbing.head(ws.places).commit
                 return _show_report(rows, "", document_names.find(rows, [""], file), commit or "")
     return None
 

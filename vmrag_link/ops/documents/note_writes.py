@@ -15,12 +15,13 @@ from vmrag_link.errors import (
     CollectionMissing,
     DocumentAmbiguous,
     DocumentMissing,
+    KnowledgeMoved,
     NoteExists,
     UsageInvalid,
     nearest,
     quoted,
 )
-from vmrag_link.models import ChangeCounts, Record
+from vmrag_link.models import ChangeCounts, Document, Record
 from vmrag_link.ops.documents.drafts import New, new_documents, refused_ids, stated_title
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.note_files import (
@@ -120,6 +121,28 @@ def add_note(
     return doc_id, put_notes(ws, source, [document], existing, explain=True, allow_secret=allow_secret)
 
 
+def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: str) -> WriteResult[PutCounts]:
+    """Replace the text of a note, if it is still as it was read.
+
+    Raises `KnowledgeMoved` if it was changed or deleted, and as `change_notes`.
+    """
+
+    def plan(folder: NoteFolder) -> list[NoteChange]:
+        note = folder.find(before.doc_id)
+        if note is None or note.text.content != before.content:
+            name = f"{source.collection}/{before.doc_id}"
+            raise KnowledgeMoved(
+                f"another process changed or deleted the note {name} meanwhile, so nothing was written.",
+                hint=f"vmrag show {quoted(name)}",
+            )
+        return [folder.change(note.doc_id, note.text.metadata, text, note)]
+
+    written = change_notes(ws, source, plan)
+    changed = len(written.paths)
+    report = PutCounts(source.collection, False, ChangeCounts(modified=changed), 1 - changed)
+    return WriteResult(report, None, written.pending, chunks=1, notes=written)
+
+
 class NoteUpdate(NamedTuple):
     """What becomes of a note; None leaves that part alone."""
 
@@ -187,7 +210,7 @@ def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
     name = f"{source.collection}/{note.doc_id}"
     return NoteExists(
         f"the note {name} exists. Its text is:\n{text[:SHOWN_TEXT].rstrip()}{more}",
-        hint="Replace it, add to it (append), or use another name",
+        hint="Use --replace (mode=replace), --append (mode=append), or another name",
         ids=[note.doc_id],
         name=name,
         text=text[:SHOWN_TEXT],

@@ -24,7 +24,7 @@ from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.workspace import DocumentStore
+from vmrag_link.workspace import DocumentStore, Workspace
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
 """What becomes of a document whose id is taken.
@@ -84,8 +84,7 @@ def put(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
     """
     if request.create:
         collections.require_name(request.collection)
-    source = ws.sources.writable(request.collection)
-    if source:
+    if isinstance(ws, Workspace) and (source := ws.sources.writable(request.collection)):
         if request.arrange:
             raise collections.source_read_only(source.collection)
         from vmrag_link.ops.documents import note_writes

@@ -262,7 +262,7 @@ def grep(
         with ws.progress.task("searching", sum(source.count(here.at, collection=each) for each in names)) as task:
             documents = (each for name in names for each in source.documents(here.at, collection=name))
             found = list(_search(documents, wanted, context, task))
-        sources = here.kb.sources.collections if here.kb.sources else ()
+        sources = {row.name for row in source.collections(here.at) if row.has_paths_as_ids}
         names_of = names_in_rows((match.key for match in found), sources, here.at, source)
         return GrepReport([replace(match, name=names_of[match.key]) for match in found], here.kb, here.notes)
 

@@ -160,7 +160,9 @@ def _with_files(found: Diff, old: KnownPlace, new: KnownPlace, *, shown: KeyFilt
         commits=(old.code, new.code),
         files=tuple(_count_files({key: kind for key, kind in kinds.items() if not shown(key) and counted(key)})),
         missing=tuple(sorted(missing)),
-        sources=frozenset(source.collection for tree in (old.tree, new.tree) if tree for source in tree.sources),
+        sources=frozenset(
+            source.collection for tree in (old.tree, new.tree) if tree for source in tree.sources if not source.write
+        ),
     )
 
 

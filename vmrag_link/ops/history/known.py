@@ -22,7 +22,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.models import SOURCE, At, Collection, Document, DocumentHeader
+from vmrag_link.models import At, Collection, Document, DocumentHeader
 from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names, ranges, revparse
@@ -89,7 +89,7 @@ class KnownNames:
     def shown_names(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return names for documents at the first place (`shown_names`)."""
         at = self.places[0]
-        sources = {row.name for row in self.rows.collections(at) if row.kind == SOURCE}
+        sources = {row.name for row in self.rows.collections(at) if row.has_paths_as_ids}
         return names_in_rows(keys, sources, at, self.rows)
 
     def has(self, name: str) -> bool:
@@ -164,6 +164,8 @@ def find_file(ws: Workspace, name: str) -> FoundFile | None:
     Raises `DocumentAmbiguous`.
     """
     for tree, rest in _readings(ws, name):
+        if note := tree.note_at(rest):
+            return FoundFile(tree, DocumentName(*note))
         names = FileNames(tree)
         if document_names.candidates(names, "", rest):
             return FoundFile(tree, document_names.find(names, [""], rest))

@@ -141,9 +141,9 @@ def names_of_hits(searcher: Searcher, hits: Iterable[Hit]) -> dict[tuple[str, st
 
 def names_of_keys(searcher: Searcher, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the names of documents in the index of a searcher, as in `shown_names`."""
-    kinds = {row.name: row.kind for row in searcher.collections()}
-    sources = {name for name, kind in kinds.items() if kind == SOURCE}
-    return shown_names(keys, sources, kinds, searcher.chunks_of)
+    rows = {row.name: row for row in searcher.collections()}
+    sources = {name for name, row in rows.items() if row.has_paths_as_ids}
+    return shown_names(keys, sources, rows, searcher.chunks_of)
 
 
 def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:

@@ -1,0 +1,247 @@
+"""`vmrag add`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import OK, UsageInvalid, quoted
+from vmrag_link.models import ChangeCounts, Record
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.note_commit import NoteCommit
+    from vmrag_link.ops.documents.note_writes import NoteDraft, WhenExists
+    from vmrag_link.settings import SourceSettings
+    from vmrag_link.workspace import Workspace
+
+
+class NoteReport(Record, frozen=True):
+    """A note that was written. `commit`: the git commit that holds it; empty for none."""
+
+    collection: str
+    doc_id: str
+    path: str
+    changes: ChangeCounts
+    pending: str = ""
+    kept: bool = False
+    """Whether the former text is kept because git does not have it."""
+    commit: str = ""
+
+
+class _Given(NamedTuple):
+    """What the user typed of the document."""
+
+    file: Path | None
+    text: str | None
+    """Text of `-m` or of standard input; None for a file."""
+    doc_id: str | None
+    title: str | None
+    metadata: str
+
+
+@vmrag_command("add")
+@click.argument("source", metavar="[FILE]", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("-m", "--message", metavar="TEXT", help="Text of the document, in place of a file.")
+@click.option("--collection", help="Collection to store it in (default: the source for notes).")
+@click.option("--id", "doc_id", help="Id of the document (default: made of the title, or the name of the file).")
+@click.option("--title", help="Title of the document (default: the first heading, else the first line or the name).")
+@click.option("--metadata", default="{}", help="JSON object; added to the front matter of a file.")
+@click.option("--replace", is_flag=True, help="Replace the text of an existing note.")
+@click.option("--append", is_flag=True, help="Add the text to the end of an existing note.")
+@click.option("--commit", is_flag=True, help="Also make a git commit that holds the note alone.")
+@click.option("--allow-secret", is_flag=True, help="Write a note although it seems to contain a password or key.")
+@click.option("--copy", is_flag=True, help="Store a copy of a file that git tracks. The copy does not follow the file.")
+def command(
+    invocation: Invocation,
+    *,
+    source: Path | None,
+    message: str | None,
+    collection: str | None,
+    doc_id: str | None,
+    title: str | None,
+    metadata: str,
+    replace: bool,
+    append: bool,
+    commit: bool,
+    allow_secret: bool,
+    copy: bool,
+) -> int:
+    """Write down one text: a file, a text (-m) or piped input.
+
+    Without --collection, it becomes a note: a Markdown file that git tracks, for example
+    'vmrag add -m "We chose Pagefind, because it needs no server."'. Its id is made of its title. An
+    existing note changes only with --replace or --append.
+
+    With --collection, the knowledge base stores it, and a document of the same id is replaced. A
+    text and piped input need --id then. A FILE becomes the document that 'vmrag import' would make
+    of it.
+    """
+    from vmrag_link.cli.texts import metadata_object
+    from vmrag_link.models import canonical_json
+
+    if replace and append:
+        raise UsageInvalid("--replace and --append exclude each other.", hint="vmrag add --append")
+    given = _Given(
+        source, _given_text(source, message, collection), doc_id, title, canonical_json(metadata_object(metadata))
+    )
+    notes = _find_notes_source(invocation, collection)
+    if notes is None:
+        _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
+        return _store(invocation, given, collection or "", copy=copy)
+    existing: WhenExists = "replace" if replace else "append" if append else "refuse"
+    return _write_note(invocation, notes, given, existing, commit=commit, allow_secret=allow_secret)
+
+
+def _given_text(source: Path | None, message: str | None, collection: str | None) -> str | None:
+    """Return the text of `-m` or of standard input; None for a file.
+
+    Raises `UsageInvalid` if no text is given, or if it is empty.
+    """
+    from vmrag_link.cli.texts import has_piped_input, read_standard_input
+
+    if message is None and source is not None and str(source) != "-":
+        return None
+    if message is not None and source is not None:
+        raise UsageInvalid("FILE and -m both give the text of the document", hint="Leave one of them out.")
+    options = f" --collection {quoted(collection)} --id NAME" if collection else ""
+    if message is None and source is None and not has_piped_input():
+        raise UsageInvalid(
+            "no text is given: neither a FILE, nor -m, nor piped input", hint=f"vmrag add -m TEXT{options}"
+        )
+    text = read_standard_input() if message is None else message
+    if not text.strip():
+        given = "standard input" if message is None else "the text of -m"
+        raise UsageInvalid(f"{given} is empty, so nothing was written", hint=f"vmrag add -m TEXT{options}")
+    return text
+
+
+def _find_notes_source(invocation: Invocation, collection: str | None) -> SourceSettings | None:
+    """Return the source of the notes that a command writes; None for a stored collection.
+
+    Raises `UsageInvalid` if no collection is named and there is no source for notes.
+    """
+    with invocation.workspace(warn=False) as ws:
+        source = ws.sources.writable(collection)
+        if source is None and collection is None:
+            is_set_up = ws.places.config.exists()
+            raise UsageInvalid(
+                "this repository has no source for notes, and no --collection is given.",
+                hint="vmrag sources add --write" if is_set_up else "vmrag init",
+            )
+        return source
+
+
+def _refuse_note_options(**options: bool) -> None:
+    given = next((name for name, value in options.items() if value), None)
+    if given:
+        option = f"--{given.replace('_', '-')}"
+        hint = "vmrag commit --git" if given == "commit" else f"Leave {option} out"
+        raise UsageInvalid(f"{option} is for notes, not for stored collections.", hint=hint)
+
+
+# -- notes
+
+
+def _write_note(
+    invocation: Invocation,
+    source: SourceSettings,
+    given: _Given,
+    existing: WhenExists,
+    *,
+    commit: bool,
+    allow_secret: bool,
+) -> int:
+    from vmrag_link.ops.documents.note_writes import NoteDraft, add_note
+
+    with invocation.workspace() as ws:
+        draft = _read_draft(ws, invocation, given) if given.text is None else NoteDraft(given.text)
+        draft = _with_options(draft, given)
+        doc_id, done = add_note(ws, source, draft, existing, allow_secret=allow_secret)
+        paths = done.notes.paths if done.notes else ()
+        made = _commit(ws, paths, draft.title or doc_id) if commit and paths else None
+    report = NoteReport(
+        source.collection,
+        doc_id,
+        paths[0] if paths else "",
+        done.report.changes,
+        done.pending,
+        bool(done.notes and done.notes.kept),
+        made.commit if made else "",
+    )
+    invocation.emit(report, _note_lines(report))
+    return OK
+
+
+def _read_draft(ws: Workspace, invocation: Invocation, given: _Given) -> NoteDraft:
+    from vmrag_link.ops.documents.import_files import read_note_draft
+
+    return read_note_draft(ws, invocation.directory / (given.file or ""))
+
+
+def _with_options(draft: NoteDraft, given: _Given) -> NoteDraft:
+    from msgspec import json, structs
+
+    metadata = {**draft.metadata, **json.decode(given.metadata)}
+    return structs.replace(
+        draft, doc_id=given.doc_id or draft.doc_id, title=given.title or draft.title, metadata=metadata
+    )
+
+
+def _commit(ws: Workspace, paths: tuple[str, ...], title: str) -> NoteCommit:
+    from vmrag_link.ops.documents.note_commit import commit_notes
+
+    return commit_notes(ws, paths, title)
+
+
+def _note_lines(report: NoteReport) -> Iterator[str]:
+    name = f"{report.collection}/{report.doc_id}"
+    if not report.path:
+        yield f"{name} already has this text."
+        return
+    yield f"{'Added' if report.changes.added else 'Changed'} {name} in {report.path}"
+    if report.pending:
+        yield f"warning: {report.pending}"
+    if report.commit:
+        yield f"Committed as {report.commit[:7]}"
+    else:
+        yield f"hint: git commit -m MESSAGE -- {quoted(report.path)}"
+    if report.kept:
+        yield f"hint: vmrag restore --undo {quoted(name)}   (restores the text that was replaced)"
+
+
+# -- stored documents
+
+
+def _store(invocation: Invocation, given: _Given, collection: str, *, copy: bool) -> int:
+    from vmrag_link.cli.writing import workspace_for_writing
+    from vmrag_link.conversion.reading import markdown_title
+    from vmrag_link.ops.documents.drafts import text_document
+    from vmrag_link.ops.documents.import_files import FileRequest, add_file
+    from vmrag_link.ops.documents.import_reports import ImportReport
+    from vmrag_link.ops.documents.put import PutRequest, put
+
+    if given.text is not None and given.doc_id is None:
+        command = f"vmrag add {'-m TEXT' if given.file is None else '-'} --collection {quoted(collection)} --id NAME"
+        raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
+    with workspace_for_writing(invocation) as ws:
+        if given.text is not None:
+            name = given.doc_id or ""
+            title = given.title or markdown_title(given.text) or name
+            document = text_document(name, given.text, title=title, metadata=given.metadata)
+            report = ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True)))
+        else:
+            wanted = FileRequest(given.doc_id, given.title or "", given.metadata)
+            file = invocation.directory / (given.file or "")
+            report, name = add_file(ws, file, collection, wanted, copy=copy)
+    lines = [f"{collection}/{name}: {described(report.changes)}"]
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
+    if report.branch:
+        lines.append(NEXT_COMMIT)
+    invocation.emit(report, lines)
+    return OK
