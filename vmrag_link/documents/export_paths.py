@@ -197,15 +197,12 @@ class Folder:
                 raise InTheWay("/".join(parts)) from error
             raise
 
-    def remove(self, parts: Sequence[str], *, keep: int) -> None:
-        """Delete a file, and the folders that are empty then, without the `keep` outermost ones.
-
-        Raises `OSError`.
-        """
+    def remove(self, parts: Sequence[str]) -> None:
+        """Delete a file, and the folders that are empty then, as git does. Raises `OSError`."""
         with self._parent(parts, make=False) as parent:
             os.unlink(parts[-1], dir_fd=parent)
             os.fsync(parent)
-        for length in range(len(parts) - 1, keep, -1):
+        for length in range(len(parts) - 1, 0, -1):
             with contextlib.suppress(OSError), self._parent(parts[:length], make=False) as parent:
                 os.rmdir(parts[length - 1], dir_fd=parent)
 

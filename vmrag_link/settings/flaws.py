@@ -153,7 +153,7 @@ def _source_flaw(entry: Any) -> str | None:
 
 def _write_flaw(entry: dict[str, Any]) -> str | None:
     """Return why files cannot be written to a source that says so, or None."""
-    if not entry.get("write"):
+    if entry.get("write") not in (True, "true"):
         return None
     if entry.get("kind", "document") != "document":
         return "cannot have write: true for kind: code"
@@ -173,6 +173,8 @@ def _name_flaw(collection: str) -> str | None:
 def _key_flaw(key: Any, value: Any) -> str | None:
     if key not in _SOURCE_KEYS:
         return _no_such_key(key)
+    if _SOURCE_KEYS[key] is bool and value in ("true", "false"):
+        return None  # as the settings file has it, which holds words only
     return None if isinstance(value, _SOURCE_KEYS[key]) else _of_another_kind(key, value)
 
 

@@ -125,7 +125,7 @@ class NoteFolder:
         try:
             with file_failures():
                 if change.after is None:
-                    self._files.remove(parts, keep=len(self.source.folder.split("/")))
+                    self._files.remove(parts)
                 else:
                     self._files.write(parts, change.after, durable=True)
         except InTheWay as error:

@@ -100,7 +100,7 @@ class SourceCollection(Record, frozen=True):
 
 
 class SourcesStatus(Record, frozen=True):
-    """`uncommitted`: `COLLECTION/PATH`, as they stand; `edited`: the paths of these files;
+    """`uncommitted`: `COLLECTION/PATH`, as they stand; `edited`: the paths of these files, or the names of notes;
     `removed`: paths that the work tree has no more; `untracked`: how many more files git does not
     track. `missing`: paths of which this clone has no contents. `unavailable`: why collections
     cannot be asked, by name. `problem`: why nothing is known of the files; empty otherwise.
@@ -140,7 +140,7 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
             SourceCollection(each.collection, each.kind, counts.get(each.collection, 0)) for each in tree.sources
         ),
         uncommitted=tuple(map("/".join, edited)),
-        edited=tuple(sorted({path for _, path in edited})),
+        edited=tuple(sorted({"/".join(key) if tree.files[key].note_id else key[1] for key in edited})),
         removed=tree.listing.removed,
         untracked=untracked,
         missing=tree.listing.missing,
