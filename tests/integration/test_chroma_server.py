@@ -5,17 +5,21 @@ The server is a real `chroma run`; the embedding service stands in for one that 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support import chroma_server, paid, people, terminal
+from tests.support.chroma import needs_chroma
 from tests.support.chroma_server import Network
 from tests.support.mcp import Tools
 from tests.support.paid import TEXTS, another_machine, paid_texts, share, unvouched
 from tests.support.services import KEY
 from tests.support.terminal import opened
+from vmrag_link.chroma.bindings import open_store
 from vmrag_link.engines.base import VECTORS_BRANCH
 from vmrag_link.models import content_hash
 
@@ -69,6 +73,25 @@ def test_texts_stay_away_from_the_server_where_the_settings_say_so(paid, databas
     other = another_machine(paid, tmp_path / "other")
     other.vmrag("sync")
     assert paid_texts(services) == []
+
+
+@needs_chroma
+def test_files_are_in_the_local_store_and_never_sent_to_a_server(paid, database, network, monkeypatch):
+    settings = (paid.top / ".vmrag.yaml").read_text()
+    paid.write(".vmrag.yaml", f'{settings}\nsources:\n  - collection: pages\n    paths: ["pages/"]\n')
+    paid.write("pages/secret.md", "# Secret\n\nNo server reads about pangolins.\n")
+    paid.git("add", "-A")
+    paid.git("commit", "-q", "-m", "pages")
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "wait")
+    paid.git("config", "vmrag.chroma.sources", "all")
+    database.use(paid, network.url, share="wait")
+    paid.vmrag("sync")
+    with contextlib.closing(open_store(Path(paid.ask("path", "chroma")["chroma"]))) as store:
+        assert "pages" in store.collections()
+    assert len(database.sealed()) == 2
+    records = [row for name in database.sealed() for row in database.records(name).values()]
+    assert {"pages"}.isdisjoint(row["metadata"]["collection"] for row in records)
+    assert not [request for request in network.asked if b"pangolins" in request.body]
 
 
 def test_a_process_in_the_background_puts_it_there(paid, database):
