@@ -369,6 +369,7 @@ BLAME = {
     "lines": [{"text": str, "revision": PLACE, "name": str, "number": int}],
     "revisions": [REVISION],
 }
+EDIT = {"collection": str, "doc_id": str, "changed": bool, "branch": (str, None), "pending": str}
 COMMIT = {"revision": HASH, "parent": HASH, "branch": str, "changes": CHANGES, "pin": (PIN, None), "staged": bool}
 MERGE = {
     "result": re.compile("already_up_to_date|fast_forward|merge|uncommitted|conflict|aborted"),
@@ -781,6 +782,19 @@ def test_commit(project):
     assert (report["parent"], report["branch"], report["staged"]) == (before, "main", True)
     assert report["pin"] == json.loads((project.top / ".dolt-version").read_text())
     assert report["revision"] == project.pinned
+
+
+def test_commit_with_git(project):
+    project.put("draft.md", "A draft.")
+    report = project.ask("commit", "--git", "-m", "draft")
+    assert mismatch(report, COMMIT | {"git_commit": HASH}) == ""
+
+
+@pytest.mark.parametrize("command", ["true", "echo more >>"])
+def test_edit(project, command):
+    report = project.ask("edit", "rest.md", env={"GIT_EDITOR": command})
+    assert mismatch(report, EDIT) == ""
+    assert report["changed"] == (report["branch"] == "main") == (command != "true")
 
 
 def merge(project, *arguments: str, code: int = 0) -> str:
