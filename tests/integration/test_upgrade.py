@@ -1,5 +1,5 @@
-"""Repositories that version 0.1.0 set up: each command works, and each removed one names what
-replaces it. `tests/data/setup-0.1.sh` says what is in them.
+"""Repositories that version 0.1.0 set up: each command works, and each removed form names its
+replacement. `tests/data/setup-0.1.sh` makes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support import formerly
 from tests.support.formerly import Formerly
 from tests.support.repos import ON, isolate
 from tests.support.templates import build_once, copy_tree
-from tests.support.terminal import Project
+from tests.support.terminal import Project, new_project
 from vmrag_link.cli import commands
 
 pytestmark = pytest.mark.hooks("off")
@@ -168,7 +168,7 @@ def test_copies_are_named_until_sources_replace_them(world: Formerly) -> None:
     assert "thirty seconds" in ada.vmrag("query", "when do requests time out").out
 
 
-def test_version_0_1_is_told_to_upgrade_when_a_colleague_adds_sources(
+def test_version_0_1_prints_the_upgrade_after_a_colleague_adds_sources(
     world: Formerly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.ada.vmrag(*ADD_SOURCE.split()[1:])
@@ -240,3 +240,61 @@ def test_files_answer_beside_a_pin_without_documents(world: Formerly) -> None:
     read_ours(dan, "push", "-q")
     assert "with pip" in dan.vmrag("query", "install", "--at", "HEAD~1").out
     assert "nothing is lost" in dan.vmrag("verify").out
+
+
+EMPTY = "The knowledge base of this repository has no documents, so it needs no pin. To remove it: "
+
+
+@pytest.mark.parametrize("command", ["query pip", "status", "sync"])
+def test_the_removal_of_an_empty_pin_is_printed_once(command: str, world: Formerly) -> None:
+    dan = world.person("dan")
+    dan.vmrag("sync", "--json")
+    first, second = (dan.vmrag(*command.split()) for _ in range(2))
+    assert EMPTY in first.out + first.err
+    for later in (second, dan.vmrag("query", "pip"), dan.vmrag("status"), dan.vmrag("sync")):
+        assert EMPTY not in later.out + later.err
+    assert "PIN_EMPTY" in dan.vmrag("doctor", code=None).out
+
+
+def test_a_removed_empty_pin_leaves_files_only_to_each_colleague(world: Formerly) -> None:
+    dan, eve = world.person("dan"), world.person("eve")
+    dan.git("clone", "-q", "../files.git", "../eve")
+    eve.vmrag("sync", "--hooks")
+    removal = dan.vmrag("query", "pip").err.split("To remove it: ")[1]
+    assert dan.run("-c", f"alias.remove=!{removal.strip()}", "remove").returncode == 0
+    dan.git("push", "-q")
+    assert dan.git("ls-files").split() == [".vmrag.yaml", "docs/setup.md"]
+    assert "files of the repository, no stored documents" in dan.vmrag("status").out
+    eve.git("pull", "-q")
+    status = eve.ask("status", code=1)
+    assert (status["state"], status["hint"]) == ("no_pin", "vmrag uninstall --all && git checkout -- .vmrag.yaml")
+    assert eve.run("-c", f"alias.remove=!{status['hint']}", "remove").returncode == 0
+    for person in (dan, eve):
+        assert person.git("status", "--porcelain") == ""
+        assert person.ask("status")["state"] == "files"
+        assert person.vmrag("query", "pip").err == ""
+        person.git("checkout", "-q", "v0")
+        assert person.ask("status")["state"] == "files"
+
+
+def test_a_pin_is_not_called_empty_while_a_ref_pins_documents(world: Formerly) -> None:
+    dan = world.person("dan")
+    dan.git("switch", "-q", "-c", "stored")
+    dan.vmrag("add", "-", "--collection", "web", "--id", "owls", stdin="About owls.\n")
+    dan.vmrag("commit", "-m", "Owls")
+    dan.git("commit", "-q", "-m", "Owls")
+    dan.git("switch", "-q", "main")
+    for command in ("query", "status", "sync"):
+        result = dan.vmrag(command, *(["pip"] if command == "query" else []))
+        assert EMPTY not in result.out + result.err
+    assert "PIN_EMPTY" not in dan.vmrag("doctor", code=None).out
+
+
+def test_a_new_knowledge_base_is_not_called_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "project")
+    project.commit("begin", **{"docs/setup.md": "# Setup\n"})
+    project.vmrag("init", "--knowledge-base")
+    for command in ("query", "status", "sync"):
+        result = project.vmrag(command, *(["setup"] if command == "query" else []))
+        assert EMPTY not in result.out + result.err

@@ -122,6 +122,7 @@ def sync(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> N
     only needs the index of its files.
     """
     from vmrag_link.ops.follow import sync as operation
+    from vmrag_link.ops.pins.empty_pin import describe_once
 
     with invocation.workspace() as ws:
         shows_chroma = wait or ws.chroma.local.is_set
@@ -136,6 +137,8 @@ def sync(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> N
             lines.append(f"Chroma's store is ready: {report.chroma.path}")
         if hooks or invocation.attended:
             lines += _install_missing_hooks(ws)
+        if not invocation.as_json and (empty := describe_once(ws)):
+            lines.append(f"hint: {empty}")
     invocation.emit(report, lines)
 
 

@@ -13,6 +13,7 @@ from vmrag_link.ops.status import status as operation
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, Unpushed
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
+from vmrag_link.workspace import Workspace
 
 NAMED = 3
 
@@ -41,9 +42,20 @@ def command(invocation: Invocation) -> int:
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
         report = operation.status(ws, with_changes=True, ask_remote=True)
         chroma_is_set = ws.chroma.local.is_set
+        empty = _describe_empty_pin(ws, report) if not invocation.as_json else ""
     most = None if invocation.verbosity > 0 else SHOWN
-    invocation.emit(report, _lines(report, most, chroma_is_set=chroma_is_set))
+    lines = [*_lines(report, most, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
+    invocation.emit(report, lines)
     return 0 if report.in_sync else FAILED_CHECK
+
+
+def _describe_empty_pin(ws: Workspace, report: operation.StatusReport) -> str:
+    """Return how to remove an empty pin, once in a clone."""
+    if report.state != "in_sync" or report.kb.documents or not report.sources:
+        return ""
+    from vmrag_link.ops.pins.empty_pin import describe_once
+
+    return describe_once(ws)
 
 
 def _chroma(chroma: ChromaState) -> str:

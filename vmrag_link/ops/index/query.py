@@ -141,9 +141,14 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
 
 
 def how_to_keep(ws: Workspace, kb: KbBlock) -> str:
-    """What to type to go on from an answer; empty where there is a knowledge base, or it was said
-    before.
+    """Return how to set up a repository that was searched, or how to remove its empty pin.
+
+    Empty if neither applies, and if a query in this clone has returned it.
     """
+    if kb.commit and kb.sources:
+        from vmrag_link.ops.pins.empty_pin import describe_once
+
+        return describe_once(ws)
     if kb.commit or kb.sources is None or not ws.sources.proposed:
         return ""
     folder = ws.places.shared / TREE

@@ -13,7 +13,7 @@ from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.pins import history_pins, pinning
+from vmrag_link.ops.pins import empty_pin, history_pins, pinning
 from vmrag_link.ops.pins.history_pins import Offer, offers
 from vmrag_link.ops.pins.pinning import ATTRIBUTES, PinBlock
 from vmrag_link.ops.remotes.clone import clone
@@ -236,6 +236,7 @@ def _write(ws: Workspace, start: Start) -> None:
     own = None if start.detached else ws.kb_branch()
     revision = own.head if own else start.revision or root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
+    empty_pin.mark(ws)  # the user has just asked for it
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:

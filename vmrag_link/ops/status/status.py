@@ -20,7 +20,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import empty_pin, pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions, check_path_length
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
@@ -267,7 +267,9 @@ def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str]
     """The state, why, and what to type."""
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
-        return "no_pin", [reason], lazy_fetch.unusable(ws, target).hint
+        is_empty = empty_pin.is_empty(ws)
+        hint = empty_pin.describe_uninstall(ws) if is_empty else lazy_fetch.unusable(ws, target).hint
+        return "no_pin", [reason, *([empty_pin.MESSAGE] if is_empty else [])], hint
     if target.problem and target.state in ("malformed", "missing"):
         return target.state, [target.problem.message], target.problem.hint
     if target.state == "missing":

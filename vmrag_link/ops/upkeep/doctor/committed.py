@@ -14,6 +14,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.pins import empty_pin
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, what_it_is
@@ -26,8 +27,13 @@ _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+
 def _check_pin(ws: Workspace) -> Iterator[Finding]:
     """Where nothing is pinned and no knowledge base is there, the topic `knowledge` says so."""
     data = plumbing.pin_bytes(ws.places)
+    is_empty = empty_pin.is_empty(ws)
     if data is not None:
         yield from _pin(ws, data)
+        if is_empty:
+            yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, empty_pin.REMOVE_PIN, PIN_NAME)
+    elif is_empty:
+        yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, empty_pin.describe_uninstall(ws), PIN_NAME)
     elif ws.initialized:
         message = "This code commit pins no knowledge; the knowledge base stays where it is."
         yield Finding(
