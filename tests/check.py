@@ -43,6 +43,7 @@ disk. Each begins with a part of its own, so that most modules make fixtures in 
 LONG = ["-m", "", "--timeout", "900"]
 """Replaces the selection in pyproject.toml, which leaves the long tests out, and its seconds."""
 LARGE = {
+    "VMRAG_CITATION_HISTORIES": "200",
     "VMRAG_CORRUPTION_FLIPS": "12",
     "VMRAG_DAMAGED_FILES": "1000",
     "VMRAG_AGENT_HISTORIES": "100",

@@ -12,7 +12,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
@@ -32,6 +32,7 @@ MOST_BYTES = 400_000_000
 """Of one answer that lists something."""
 
 _READ = 1 << 20
+_LATE = "long"
 
 _UNTIL: ContextVar[float | None] = ContextVar("until", default=None)
 
@@ -103,10 +104,58 @@ def require_fewer(places: Places, *arguments: str, most: int) -> None:
     _streamed(places, arguments, most, None, keep=False)
 
 
+def feed_output(
+    places: Places, *arguments: str, take: Callable[[bytes], bool], seconds: float, extra: Mapping[str, str]
+) -> bool:
+    """Hand what git writes to `take`, part by part, until it returns False. `extra` goes into git's
+    environment.
+
+    Return False if git took more than `seconds`. Raises `GitFailed` if git fails.
+    """
+    reason = _run_streamed(places, arguments, lambda part: "" if take(part) else "enough", seconds=seconds, extra=extra)
+    return reason != _LATE
+
+
 def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file: Path | None, *, keep: bool) -> bytes:
-    environ = env.without(env.GIT_SCRUBBED) | _environment(places) | {"LC_ALL": "C"}
-    if index_file is not None:
-        environ["GIT_INDEX_FILE"] = str(index_file)
+    parts: list[bytes] = []
+    number = size = 0
+
+    def take_part(part: bytes) -> str:
+        nonlocal number, size
+        number += part.count(b"\0")
+        size += len(part)
+        if number > most or size > MOST_BYTES:
+            return "much"
+        if keep:
+            parts.append(part)
+        return ""
+
+    extra = {"GIT_INDEX_FILE": str(index_file)} if index_file is not None else {}
+    reason = _run_streamed(places, arguments, take_part, seconds=seconds_left(), extra=extra)
+    if reason == _LATE:
+        raise _too_long(f"git {arguments[0]}")
+    if reason:
+        raise LimitExceeded(
+            f"git {arguments[0]} lists more than {most:,} names.",
+            hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
+            most=most,
+        )
+    return b"".join(parts)
+
+
+def _run_streamed(
+    places: Places,
+    arguments: tuple[str, ...],
+    take: Callable[[bytes], str],
+    *,
+    seconds: float,
+    extra: Mapping[str, str],
+) -> str:
+    """Run git, hand on its output as it comes, and return why it was ended early, if it was.
+
+    Raises `GitFailed` if git fails by itself.
+    """
+    environ = env.without(env.GIT_SCRUBBED) | _environment(places) | {"LC_ALL": "C"} | dict(extra)
     argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
     reading, writing = os.pipe()  # no file: the disk may take none
     with os.fdopen(reading, "rb") as messages:
@@ -120,19 +169,11 @@ def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file:
         from vmrag_link.thread_task import ThreadTask
 
         reader = ThreadTask(functools.partial(_read_beginning, messages))
-        content, why = _all_of(process, most, keep=keep)
+        reason = _feed_parts(process, take, seconds)
         done = proc.Finished(argv, process.returncode, b"", reader.result())
-    if why == "long":
-        raise _too_long(f"git {arguments[0]}")
-    if why == "much":
-        raise LimitExceeded(
-            f"git {arguments[0]} lists more than {most:,} names.",
-            hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
-            most=most,
-        )
-    if done.returncode != 0:
+    if not reason and done.returncode != 0:
         raise failure(arguments, done)
-    return content
+    return reason
 
 
 def _read_beginning(messages: BinaryIO) -> bytes:
@@ -143,19 +184,19 @@ def _read_beginning(messages: BinaryIO) -> bytes:
     return beginning
 
 
-def _all_of(process: proc.Started, most: int, *, keep: bool) -> tuple[bytes, str]:
-    """All that a program says, and why that is not all: it says too much, or takes too long."""
+def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: float) -> str:
+    """Hand on all that a program writes, and return why it was ended: what `take` returned, or
+    `_LATE`.
+    """
     late = threading.Event()
 
     def end() -> None:
         late.set()
         process.kill()
 
-    timer = threading.Timer(seconds_left(), end)
+    timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
-    parts: list[bytes] = []
-    number = size = 0
     try:
         with process:
             assert process.stdin is not None  # noqa: S101  `piped` opened both
@@ -163,20 +204,16 @@ def _all_of(process: proc.Started, most: int, *, keep: bool) -> tuple[bytes, str
             process.stdin.close()
             # As it comes: `read` would wait until that much is there.
             for part in iter(functools.partial(os.read, process.stdout.fileno(), _READ), b""):
-                number += part.count(b"\0")
-                size += len(part)
-                if number > most or size > MOST_BYTES:
+                if reason := take(part):
                     process.kill()
-                    return b"", "much"
-                if keep:
-                    parts.append(part)
+                    return reason
     except BaseException:
         process.kill()
         process.wait()
         raise
     finally:
         timer.cancel()
-    return b"".join(parts), "long" if late.is_set() else ""
+    return _LATE if late.is_set() else ""
 
 
 def _environment(places: Places) -> dict[str, str]:

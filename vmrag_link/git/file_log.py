@@ -154,7 +154,7 @@ def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
             commit_name, number = key.decode(), int(value.split(b" ")[0])
             facts.setdefault(commit_name, {})
         elif key:
-            facts[commit_name][key.decode()] = _path(value) if key == b"filename" else _decode(value)
+            facts[commit_name][key.decode()] = unquote_path(value) if key == b"filename" else _decode(value)
     return BlamedFile(lines, {name: _info(name, each) for name, each in facts.items() if name.strip("0")})
 
 
@@ -167,8 +167,8 @@ def _info(name: str, facts: dict[str, str]) -> CommitInfo:
     return CommitInfo(name, (), facts["summary"], author, iso(facts["author-time"]))
 
 
-def _path(value: bytes) -> str:
-    """As git quotes names: like bytes of C."""
+def unquote_path(value: bytes) -> str:
+    """Return the path that git wrote, which quotes some names like strings of C."""
     if not value.startswith(b'"'):
         return os.fsdecode(value)
     return os.fsdecode(ast.literal_eval(f"b{value.decode('ascii', 'replace')}"))

@@ -6,10 +6,12 @@ without a process for each.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 
 from vmrag_link.errors import RemoteDamaged
 from vmrag_link.git import configuration
@@ -45,27 +47,42 @@ def blob_name(content: bytes, *, like: str) -> str:
 
 class ObjectWriter:
     """Writes into a repository of ours beside the code's, as `git hash-object -w` does: a file for
-    each object, which takes the place of one that is damaged.
+    each object, which takes the place of one that is damaged. `folder`: write there instead.
     """
 
-    def __init__(self, places: Places) -> None:
-        self._objects = places.common / "objects"
+    def __init__(self, places: Places, folder: Path | None = None) -> None:
+        self._objects = folder or places.common / "objects"
         self._format = configuration.object_format(places.code or places)
 
     def blob(self, content: bytes) -> str:
         return self._write(b"blob", content)
 
     def commit(self, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str) -> str:
-        """A commit whose tree holds these blobs by file name; no ref moves.
+        """A commit whose tree holds these blobs by path; no ref moves.
 
         `signature`, for author and committer: `Name <email>`.
         """
-        files = sorted((name.encode(), bytes.fromhex(blob)) for name, blob in entries.items())
-        tree = self._write(b"tree", b"".join(b"100644 %b\0%b" % each for each in files))
+        tree = self._write_tree(entries)
         parents = f"parent {parent}\n" if parent else ""
         signed = f"{signature} {int(time.time())} +0000"
         text = f"tree {tree}\n{parents}author {signed}\ncommitter {signed}\n\n{message}\n"
         return self._write(b"commit", text.encode())
+
+    def _write_tree(self, entries: Mapping[str, str]) -> str:
+        folders: dict[str, dict[str, str]] = {}
+        rows: list[tuple[bytes, bytes, str]] = []
+        for path, blob in entries.items():
+            name, slash, inner = path.partition("/")
+            if slash:
+                folders.setdefault(name, {})[inner] = blob
+            else:
+                rows.append((os.fsencode(name), b"100644", blob))
+        # git sorts folders as if their names ended with a slash.
+        rows += [(os.fsencode(name) + b"/", b"40000", self._write_tree(inner)) for name, inner in folders.items()]
+        parts = (
+            b"%b %b\0%b" % (mode, name.rstrip(b"/"), bytes.fromhex(object_)) for name, mode, object_ in sorted(rows)
+        )
+        return self._write(b"tree", b"".join(parts))
 
     def _write(self, kind: bytes, content: bytes) -> str:
         data = b"%b %d\0%b" % (kind, len(content), content)
