@@ -73,7 +73,7 @@ class Hunk(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """`status` is git's, such as `M`. `hunks` is None for binary files.
+    """`status` is git's, such as `M`. `hunks`: None for binary files.
 
     Files of which only the mode or the line ends differ have no change.
     """
