@@ -211,7 +211,7 @@ def compare_mark(history: History, last: str, citation: Citation, mark: ChangedC
     assert bool(mark) == changed, told
     history.seen["marked" if mark else "not marked"] += 1
     if mark and commits is not None and not history.repo.git("rev-list", "--merges", f"{last}..HEAD"):
-        # A hunk that replaces one line by three does not tell which one is the cited line: all are.
+        # If a hunk replaces one line by three, all three count as the cited line.
         assert mark.commits >= len(commits), told
         assert citation.first or mark.commits == len(commits), told
         history.seen["same count" if mark.commits == len(commits) else "more"] += 1
