@@ -415,6 +415,8 @@ def _value(
         return int(text)
     if key.kind is float and not quoted and re.fullmatch(_DECIMAL, text) and key.lowest <= float(text) <= key.highest:
         return float(text)
+    if "true" in key.choices and not quoted and text.lower() in booleans:
+        return str(booleans[text.lower()]).lower()
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):
             raise _invalid(f"{key.name} {flaw}", place)

@@ -126,7 +126,7 @@ def test_the_defaults_are_these():
         },
         "system": {"versioned": True},
         "sources": (),
-        "sources_untracked": False,
+        "sources_untracked": "false",
         "sources_max_bytes": 1_000_000,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     metavar="[N]",
     help="Open the file of the best answer, or of the Nth, in git's editor.",
 )
+@click.option("--untracked", is_flag=True, help="Also search files of sources that git neither tracks nor ignores.")
 @answering.strict_option
 def command(
     invocation: Invocation,
@@ -95,6 +97,7 @@ def command(
     neighbours: int,
     budget: int | None,
     opened: int | None,
+    untracked: bool,
     strict: bool,
 ) -> None:
     """Search the knowledge of the code that is checked out.
@@ -109,7 +112,7 @@ def command(
     """
     _refuse_together(click.get_current_context())
     words, narrowed = ("", narrowed) if symbols is not None else answering.parse_text(text, narrowed)
-    with invocation.workspace() as ws:
+    with invocation.workspace() as ws, ws.sources.searching_untracked() if untracked else contextlib.nullcontext():
         at = ranked_at(ws, ref) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
         asked = Query(
@@ -148,6 +151,11 @@ def command(
 
 
 _APART = {
+    "--untracked": (
+        "--at",
+        "searches files of the working tree; {} names a commit",
+        "vmrag query TEXT --untracked",
+    ),
     "--symbols": (
         "TEXT -k --mode --where --where-document --since --full --context --neighbours --budget --open",
         "lists the definitions of a name; {} belongs to a search",
@@ -211,6 +219,8 @@ def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
         yield from lines
         yield ""
     yield output.style(f"{answering.place(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens", dim=True)
+    if notice := provenance.untracked_notice(report.kb):
+        yield notice
 
 
 def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
@@ -270,6 +280,8 @@ def _lines(
         else:
             yield from passage_view.lines_from(hit.text, hit.best, hit.matches)
     yield answering.standing_line(report.kb)
+    if notice := provenance.untracked_notice(report.kb):
+        yield notice
 
 
 def _name_and_place(

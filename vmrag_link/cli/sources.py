@@ -180,6 +180,9 @@ def _source(row: SourceRow) -> Iterator[str]:
     if row.unmatched:
         match = "matches" if len(row.unmatched) == 1 else "match"
         yield f"  paths: {first_of(row.unmatched, NAMED)} {match} no tracked file"
+    if row.unmatched_exclude:
+        match = "matches" if len(row.unmatched_exclude) == 1 else "match"
+        yield f"  exclude: {first_of(row.unmatched_exclude, NAMED)} {match} no file of this source"
     if row.unavailable:
         yield f"  {row.unavailable}"
         yield f"  hint: {row.hint}"

@@ -534,12 +534,18 @@ class Config(Record, frozen=True):
         ),
     ] = ()
     sources_untracked: Annotated[
-        bool,
+        Literal["false", "ask", "true"],
         agreed(
-            "Whether files that git does not track, and does not ignore, are documents of the work tree, too.",
-            first_of(False, True),
+            "Whether files that git neither tracks nor ignores are also documents of the work tree. With `ask`, answers count those "
+            "that would be among the results; `vmrag query --untracked` searches them.",
+            first_of("false", "ask", "true"),
+            free=("false", "ask"),
         ),
-    ] = False
+    ] = "false"
     sources_max_bytes: Annotated[
         int, Meta(ge=1, le=64_000_000, description="Bytes above which a file is no document of `sources`.")
     ] = 1_000_000
+
+    @property
+    def searches_untracked(self) -> bool:
+        return self.sources_untracked == "true"

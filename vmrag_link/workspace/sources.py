@@ -63,6 +63,7 @@ class Sources:
     def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
         self._proposals: tuple[SourceSettings, ...] | None = None
+        self._with_untracked = False
 
     @property
     def views(self) -> Views:
@@ -84,9 +85,20 @@ class Sources:
     def config(self) -> Config:
         """The settings, with these sources. Raises `ConfigInvalid`."""
         config = self._ws.settings.config
+        if self._with_untracked:
+            config = msgspec.structs.replace(config, sources_untracked="true")
         if config.sources or not self.proposed:
             return config
         return msgspec.structs.replace(config, sources=self.proposals())
+
+    @contextlib.contextmanager
+    def searching_untracked(self) -> Iterator[None]:
+        """Let untracked files be documents in the block, whatever the settings are."""
+        before, self._with_untracked = self._with_untracked, not self._ws.settings.config.searches_untracked
+        try:
+            yield
+        finally:
+            self._with_untracked = before
 
     def config_at(self, ref: str) -> Config:
         """As `config`, of the commit that a git ref names. Raises `ConfigInvalid`,
@@ -177,12 +189,12 @@ class Sources:
         from vmrag_link.sync.source_views import SourceBinding
 
         available, unavailable = self.available(config, stored)
-        limits = (config.sources_max_bytes, config.sources_untracked)
+        limits = (config.sources_max_bytes, config.searches_untracked)
         settings = canonical_json(
             [PROGRAM, _grammars(available), available, unavailable, limits, config.embedding.model]
         )
         places, (most, untracked) = self._ws.places, limits
-        cache, before = places.source_state / "stats", source_views.bound(places)
+        cache, before = self._cache, None if self._with_untracked else source_views.bound(places)
         known = _decoded(before, places) if before and before.settings == settings and not damaged else None
         if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
@@ -215,7 +227,7 @@ class Sources:
         )
         more = msgspec.msgpack.encode(opened, enc_hook=str)
         binding = SourceBinding("" if left else token_of(listing), settings, path.name, ephemeral, more)
-        if path not in seal.IN_MEMORY:
+        if path not in seal.IN_MEMORY and not self._with_untracked:
             try:
                 source_views.bind(places, binding)
             except OSError as error:
@@ -224,6 +236,11 @@ class Sources:
         if made:
             self._evict(path)
         return opened
+
+    @property
+    def _cache(self) -> Path:
+        """A file for what is known of files. A query with `--untracked` has its own."""
+        return self._ws.places.source_state / ("untracked" if self._with_untracked else "stats")
 
     def _evict(self, made: Path) -> None:
         """Remove spare views after one was made."""
@@ -292,9 +309,8 @@ class Sources:
         from vmrag_link.sources import work_tree
 
         config, places = self.config, self._ws.places
-        most, untracked = config.sources_max_bytes, config.sources_untracked
-        cache = places.source_state / "stats"
-        return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=cache)
+        most, untracked = config.sources_max_bytes, config.searches_untracked
+        return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
 
     def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
         from vmrag_link.sources import selection

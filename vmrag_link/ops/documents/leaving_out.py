@@ -132,7 +132,7 @@ class DerivedFiles:
         from vmrag_link.sources import work_tree
 
         config, places = self._ws.config, self._ws.places
-        most, untracked = config.sources_max_bytes, config.sources_untracked
+        most, untracked = config.sources_max_bytes, config.searches_untracked
         cache = places.source_state / _CACHE
         return work_tree.in_work_tree(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
 

@@ -26,8 +26,9 @@ from vmrag_link.workspace.worktree import OpenSources
 class SourceRow(Record, frozen=True):
     """A source as its settings state it. `documents`: how many it has; `uncommitted`: how files of
     the work tree differ from HEAD, by path. `unavailable`: why it is not read here, and what to
-    type (`hint`). `unmatched`: those of `paths` that name no file. `write`: notes are written,
-    if it is `trusted`. `disputed`: ids in front matter that another note has, by path.
+    type (`hint`). `unmatched`: those of `paths` that name no file. `unmatched_exclude`: those of
+    `exclude` that leave no file out. `write`: notes are written, if it is `trusted`. `disputed`:
+    ids in front matter that another note has, by path.
     """
 
     collection: str
@@ -39,6 +40,7 @@ class SourceRow(Record, frozen=True):
     unavailable: str = ""
     hint: str = ""
     unmatched: tuple[str, ...] = ()
+    unmatched_exclude: tuple[str, ...] = ()
     write: bool = False
     trusted: bool = False
     disputed: Mapping[str, str] = {}
@@ -95,10 +97,12 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         contents = source_views.read(opened.folder)
         rows = tuple(_row(ws, each, opened, contents, stored) for each in config.sources)
         tracked = listing.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
+        here = ref is None
+        searched = config.searches_untracked and here
         rows = tuple(
             row
             if row.write  # its folder may be empty
-            else _with_unmatched(ws, row, tracked, untracked=config.sources_untracked and not ref)
+            else _with_unmatched(ws, row, tracked, untracked=searched, with_untracked=here)
             for row in rows
         )
         beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())
@@ -116,7 +120,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             opened.removed,
             opened.missing,
             _untracked(ws, [source for source in available if not source.write])
-            if ref is None and not config.sources_untracked
+            if ref is None and not config.searches_untracked
             else 0,
             proposed,
             proposal,
@@ -172,12 +176,31 @@ def untracked_offers(ws: Workspace) -> int:
     return sum(rules.source_of(found, path) is not None for path in files)
 
 
-def _with_unmatched(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, untracked: bool) -> SourceRow:
+def _with_unmatched(
+    ws: Workspace, row: SourceRow, tracked: Sequence[str], *, untracked: bool, with_untracked: bool
+) -> SourceRow:
+    """`untracked`: untracked files are documents. `with_untracked`: the place may have some."""
     each = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
     gone = [path for path, source in each.items() if not any(rules.is_named(source, file) for file in tracked)]
     if untracked:
         gone = [path for path in gone if not _untracked(ws, [each[path]])]
-    return msgspec.structs.replace(row, unmatched=tuple(gone))
+    idle = _idle_excludes(ws, row, tracked, with_untracked=with_untracked)
+    return msgspec.structs.replace(row, unmatched=tuple(gone), unmatched_exclude=tuple(idle))
+
+
+def _idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, with_untracked: bool) -> list[str]:
+    """Return the patterns that leave out no file of the paths, tracked or untracked."""
+    whole = SourceSettings(row.collection, row.paths, (), row.kind)
+    files = [path for path in tracked if rules.is_named(whole, path)] if row.exclude else []
+    patterns = [SourceSettings(row.collection, (pattern,), (), row.kind) for pattern in row.exclude]
+    idle = [pattern for pattern in patterns if not any(rules.is_named(pattern, path) for path in files)]
+    if idle and with_untracked:
+        try:
+            (others,) = untracked_files(ws.places, [whole])
+        except LimitExceeded:  # more than can be compared: nothing is known of them
+            return []
+        idle = [pattern for pattern in idle if not any(rules.is_named(pattern, path) for path in others)]
+    return [pattern.paths[0] for pattern in idle]
 
 
 def _row(

@@ -34,7 +34,8 @@ _NAMED = 3
 class SourceBlock(Record, frozen=True, omit_defaults=True):
     """Files of the tree that answered, too: those of `commit` in these `collections`, and how the
     work tree differs from it: `uncommitted` files (`COLLECTION/PATH`, as they stand there),
-    `removed` ones, and how many more it has `untracked`, which are left out.
+    `removed` ones, and how many more it has `untracked`, which are left out. `untracked_matches`:
+    how many of these would be among the results, if the setting `sources_untracked` is `ask`.
 
     `indexed`: so many percent of the files answered, because the others are not indexed yet.
     `missing`: paths of which this clone has no contents; `failed`: files that could not be cut
@@ -51,6 +52,7 @@ class SourceBlock(Record, frozen=True, omit_defaults=True):
     failed: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = {}
     problem: str = ""
+    untracked_matches: int = 0
 
 
 class KbBlock(Record, frozen=True, omit_defaults=True):
@@ -143,6 +145,13 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
     if found.indexed < 100:  # noqa: PLR2004  percent
         said.append((INCOMPLETE, f"indexing: {found.indexed} % of the files answer; the next question goes on."))
     return said
+
+
+def untracked_notice(kb: KbBlock) -> str:
+    """Return the sentence about untracked files that match a query; empty if there are none."""
+    matches = kb.sources.untracked_matches if kb.sources else 0
+    verb = "matches" if matches == 1 else "match"
+    return f"{plural(matches, 'untracked file')} {verb}: vmrag query --untracked" if matches else ""
 
 
 def _unavailable(name: str, why: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection as Several
 from collections.abc import Hashable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.copies import StoredCopy, find_copies
@@ -12,10 +14,10 @@ from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, PackedPassage, Span, pack, whole_symbol
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.passages import committed_files, documents_of, names_of_hits
-from vmrag_link.ops.index.query import answer, require_query, searching
+from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View
+from vmrag_link.workspace import ReadableStore, View, Workspace
 
 
 class PackRequest(Record, frozen=True):
@@ -55,7 +57,11 @@ def packed_answer(
             packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies
         )
 
-    return searching(ws, look, at=at)
+    report = searching(ws, look, at=at)
+    if at or not isinstance(ws, Workspace):
+        return report
+    best = replace(asked, k=ws.config.retrieval.k)  # a pack takes from all hits
+    return replace(report, kb=with_untracked_matches(ws, best, report.kb))
 
 
 class HitPacker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from vmrag_link.errors import EngineError
 from vmrag_link.git import beside
@@ -13,7 +14,7 @@ from vmrag_link.models import SOURCE, Collection, Document, Record
 from vmrag_link.ops.documents.copies import StoredCopy, find_copies
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision
 from vmrag_link.ops.index.passage_places import PassagePlaces, PlacedPassage, line_at
-from vmrag_link.ops.index.query import answer, require_query, searching
+from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
 from vmrag_link.retrieval.code_ranking import CodeQuestion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
@@ -80,7 +81,8 @@ def passages(
             ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
         return PassageReport(passages, found.kb, found.notes, copies)
 
-    return searching(ws, look, at=at)
+    report = searching(ws, look, at=at)
+    return report if at else replace(report, kb=with_untracked_matches(ws, asked, report.kb))
 
 
 def file_places(

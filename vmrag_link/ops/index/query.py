@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from vmrag_link import permissions
 from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.git import plumbing
@@ -23,6 +25,9 @@ from vmrag_link.workspace import ReadableStore, View, Workspace
 T = TypeVar("T")
 SAID = "said"
 """In `.git/vmrag/tree`: it was said in this repository."""
+
+MOST_UNTRACKED = 1_000
+"""If more files are untracked, such as a folder of packages, none of them is read."""
 
 NOT_SET_UP = "There is no .vmrag.yaml, so vmrag searched the tracked files that it would propose. To commit this choice, run: vmrag init"
 
@@ -138,6 +143,27 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
         answering = folder or (opened.folder if opened else None)
         assert answering is not None  # noqa: S101  `ranked_commit` gives one of them at least
         yield View(answering, at.revision, None, dirty=False, git_head=head, sources=opened)
+
+
+def with_untracked_matches(ws: ReadableStore, asked: Query, kb: KbBlock) -> KbBlock:
+    """Return where an answer comes from, with the number of untracked files that `--untracked`
+    would add to its results. It searches these files, so that the number is about the query.
+
+    Raises as `searching`.
+    """
+    if not isinstance(ws, Workspace) or ws.config.sources_untracked != "ask" or kb.sources is None:
+        return kb
+    if not 0 < kb.sources.untracked <= MOST_UNTRACKED:
+        return kb
+    from vmrag_link.sources.rules import untracked_files
+
+    available, _ = ws.sources.available(ws.sources.config, ws.stored_collections())
+    untracked = set[str]().union(*untracked_files(ws.places, available))
+    with ws.sources.searching_untracked():
+        hits = searching(ws, lambda searcher, _: searcher.search(asked))
+    names = {source.collection for source in available}
+    matches = {hit.doc_id for hit in hits if hit.collection in names and hit.doc_id in untracked}
+    return replace(kb, sources=replace(kb.sources, untracked_matches=len(matches)))
 
 
 def how_to_keep(ws: Workspace, kb: KbBlock) -> str:

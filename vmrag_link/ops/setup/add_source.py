@@ -221,7 +221,7 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
     """Return the tracked files that a path makes documents. Raises `UsageInvalid` for none."""
     added = SourceSettings(target.collection, (pathspec,), target.exclude, target.kind)
     named = [path for path in tracked if rules.is_named(msgspec.structs.replace(added, exclude=()), path)]
-    if not named and ws.config.sources_untracked:
+    if not named and ws.config.searches_untracked:
         return []
     if not named:
         exists = (ws.places.top / pathspec).exists()

@@ -128,7 +128,7 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
     try:
         tree = source_tree.in_work_tree(ws)
         assert tree is not None  # noqa: S101  there are sources
-        everything = ws.config.sources_untracked
+        everything = ws.config.searches_untracked
         unsearched = [source for source in tree.sources if not rules.searches_untracked(source, untracked=everything)]
         untracked = work_tree.untracked_count(ws.places, unsearched) if unsearched else 0
     except (GitError, LimitExceeded) as why:  # a status has to answer

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, Standing, ranked_at
 from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
 from vmrag_link.ops.index.packing import PackedPassage
+from vmrag_link.ops.index.query import with_untracked_matches
 from vmrag_link.ops.index.similar import SimilarRequest, similar
 from vmrag_link.ops.index.symbols import SymbolReport, symbols
 from vmrag_link.retrieval.narrowing import Narrowing, combine, narrowing, parse
@@ -62,7 +65,11 @@ def answer(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
     request = SimilarRequest(MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget))
     found = similar(store, asked.collection or None, [asked.words], request)
     assert found.packed is not None  # noqa: S101  the request asks for it
-    return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, found.standing)
+    collections = (asked.collection,) if asked.collection else None
+    query = Query(asked.words, collections, ws.config.retrieval.k, mode, narrowing=asked.narrowed)
+    kb = with_untracked_matches(ws, query, found.standing.kb)
+    stands = replace(found.standing, kb=kb)
+    return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, stands)
 
 
 def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRevision) -> Passages:

@@ -10,6 +10,7 @@ from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import Pattern
+from vmrag_link.ops.follow.provenance import untracked_notice
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
@@ -76,12 +77,13 @@ def search_documents(
     call.stands(answer.standing)
     call.quotes((each.collection, each.doc_id) for each in answer.found)
     where = f" with {asked.narrowed.shown}" if asked.narrowed and not answer.found else ""
+    untracked = untracked_notice(answer.standing.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out else ""
     nothing = "" if answer.found else " Other words, fewer filters, or grep for an exact text."
     return SearchDocumentsResult(
         passages=[_passage(each) for each in answer.found],
         tokens=answer.tokens,
-        message=f"{plural(len(answer.found), 'passage')}{where}{more}.{nothing}",
+        message=f"{plural(len(answer.found), 'passage')}{where}{more}.{nothing}{f' {untracked}.' if untracked else ''}",
     )
 
 
