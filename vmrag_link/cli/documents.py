@@ -28,13 +28,17 @@ UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 
 @vmrag_command("list")
 @click.option("--collection", help="Only this collection.")
-def list_(invocation: Invocation, *, collection: str | None) -> None:
+@click.option("--outdated", is_flag=True, help="Only notes that cite files or lines which changed since.")
+def list_(invocation: Invocation, *, collection: str | None, outdated: bool) -> None:
     """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
     from vmrag_link.ops.documents import listing
     from vmrag_link.ops.documents.sources_report import offered
     from vmrag_link.ops.system import stores
 
     with invocation.workspace() as ws:
+        if outdated:
+            _list_outdated(invocation, ws, collection)
+            return
         store = stores.store_of(ws, collection) if collection else ws
         report = listing.list_documents(store, collection)
         unnamed = not report.documents and store is ws and bool(offered(ws))
@@ -44,6 +48,16 @@ def list_(invocation: Invocation, *, collection: str | None) -> None:
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
+
+
+def _list_outdated(invocation: Invocation, ws: Workspace, collection: str | None) -> None:
+    from vmrag_link.ops.documents.outdated_marks import list_outdated
+
+    report = list_outdated(ws, collection)
+    lines = [f"{row.name}: cites {citation}" for row in report.notes for citation in row.citations]
+    if report.unknown:
+        lines.append(f"{plural(len(report.unknown), 'note')} could not be compared with git's history.")
+    invocation.emit(report, lines or ["No note cites what changed since."])
 
 
 @vmrag_command("rm")

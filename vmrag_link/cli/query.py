@@ -270,6 +270,8 @@ def _lines(
         yield f"{hit.rank}. {output.style(name, bold=True)}{beside}{score}{title}{changed}"
         if place:
             yield f"{passage_view.INDENT}{output.style('  '.join(filter(None, (place, heading))), dim=True)}"
+        if hit.outdated:
+            yield f"{passage_view.INDENT}{output.style(hit.outdated, fg='yellow')}"
         if hit.signature and not hit.excerpt:
             yield f"{passage_view.INDENT}… {hit.signature}"
         if hit.excerpt:

@@ -196,6 +196,7 @@ def _passage(packed: PackedPassage) -> answers.QueryPassage:
         commit=packed.commit[:7] if packed.commit else UNSET,
         revision=packed.revision[:7] if packed.revision else UNSET,
         uncommitted=packed.uncommitted or UNSET,
+        outdated=packed.outdated or UNSET,
         cut=packed.cut or UNSET,
         text=packed.text,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection as Several
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from vmrag_link.ops.documents.copies import StoredCopy, find_copies
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, PackedPassage, Span, pack, whole_symbol
 from vmrag_link.ops.index.passage_places import PassagePlaces
-from vmrag_link.ops.index.passages import committed_files, documents_of, names_of_hits
+from vmrag_link.ops.index.passages import committed_files, documents_of, mark_notes, names_of_hits
 from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
@@ -93,7 +93,16 @@ class HitPacker:
             piece = start, start + len(hit.text)
             spans = (_around(there, hit.chunk), piece) if there.pieces else (piece,)
             packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, request.neighbours))))
-        return pack(packable, documents, request.budget)
+        packed = pack(packable, documents, request.budget)
+        return replace(packed, passages=tuple(self._mark_outdated(packed.passages)))
+
+    def _mark_outdated(self, passages: Sequence[PackedPassage]) -> Iterator[PackedPassage]:
+        shown = {(passage.collection, passage.doc_id) for passage in passages}
+        files = self._view.sources
+        commit = files.commit if self._committed and files else None
+        outdated = mark_notes(self._ws, [row for row in self._read if row[1].key in shown], commit)
+        for passage in passages:
+            yield replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
 
     def find_copies(self, shown: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
         """Return the copies of tracked files among these documents."""

@@ -73,6 +73,8 @@ class PackedPassage(Record, frozen=True):
     tokens: int
     text: str
     name: str = ""
+    outdated: str = ""
+    """What a note cites that changed since; empty for other documents."""
 
     @property
     def shown_place(self) -> str:
@@ -96,6 +98,7 @@ class PackedPassage(Record, frozen=True):
     def shown(self) -> list[str]:
         """The passage as text: its head, and indented, the signature above it, and its lines."""
         above = [f"{_INDENT}… {self.signature}"] if self.signature else []
+        above += [f"{_INDENT}({self.outdated})"] if self.outdated else []
         return [self.head, *above, *terminal_text.marked_lines(self.text, _INDENT)]
 
 

@@ -57,6 +57,8 @@ class PlacedPassage(Hit, frozen=True):
     symbol: str = ""
     signature: str = ""
     uncommitted: str = ""
+    outdated: str = ""
+    """What a note cites that changed since; empty for other documents."""
     name: str = ""
 
 

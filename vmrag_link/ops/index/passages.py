@@ -75,6 +75,11 @@ def passages(
                 there.of(each, context, neighbours, question=question) if there else each
                 for each, there in ((each, places.get((each.collection, each.doc_id))) for each in passages)
             ]
+            outdated = mark_notes(ws, read, view.sources.commit if at and view.sources else None)
+            passages = [
+                replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
+                for passage in passages
+            ]
             if at is None and found.kb.in_sync:
                 copies = find_copies(ws, read)
         except EngineError as why:  # the index answers without the knowledge base
@@ -134,6 +139,17 @@ def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> 
         )
         for hit, spans in zip(hits, keywords.matches(query, texts), strict=True)
     ]
+
+
+def mark_notes(
+    ws: ReadableStore, documents: Sequence[tuple[Collection, Document]], commit: str | None
+) -> Mapping[tuple[str, str], str]:
+    """Return the marks of outdated notes, as `find_outdated` does."""
+    if not any(collection.has_notes for collection, _ in documents):
+        return {}
+    from vmrag_link.ops.documents.outdated_marks import find_outdated  # most answers have no notes
+
+    return find_outdated(ws, documents, commit)
 
 
 def names_of_hits(searcher: Searcher, hits: Iterable[Hit]) -> dict[tuple[str, str], str]:

@@ -42,6 +42,7 @@ class ShownPassage(Record, frozen=True):
     text: str
     about: Annotated[str | UnsetType, OfSymbol] = UNSET
     uncommitted: Annotated[str | UnsetType, Differs] = UNSET
+    outdated: Annotated[str | UnsetType, Meta(description="what the note cites that changed since")] = UNSET
     cut: Annotated[str | UnsetType, Meta(description="the text does not hold whole lines, or was cut to fit")] = UNSET
 
 
@@ -107,6 +108,7 @@ def _passage(found: PackedPassage) -> ShownPassage:
         text="\n".join(filter(None, (found.signature and f"… {found.signature}", found.text))),
         about=found.symbol or found.heading or UNSET,
         uncommitted=found.uncommitted or UNSET,
+        outdated=found.outdated or UNSET,
         cut=found.cut or UNSET,
     )
 

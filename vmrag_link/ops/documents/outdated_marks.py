@@ -1,0 +1,77 @@
+"""Marks for notes that cite what changed since they were committed: in answers, and as a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from vmrag_link.errors import no_collection
+from vmrag_link.git import plumbing
+from vmrag_link.models import Collection, Document, Record
+from vmrag_link.sources.outdated import ChangedCitation, check_notes
+from vmrag_link.workspace import ReadableStore, Workspace, source_tree
+
+MOST_SECONDS = 60.0
+"""Limit of git's process for a list of all notes."""
+
+Key = tuple[str, str]
+
+
+def find_outdated(
+    ws: ReadableStore, documents: Iterable[tuple[Collection, Document]], commit: str | None = None
+) -> Mapping[Key, str]:
+    """Return what each outdated note cites, such as `cites src/auth.py:10, changed since in 2
+    commits`, by collection and id.
+
+    `commit`: whose files are asked; None: the working tree. At most one git process is started, and
+    none if no note is among the documents.
+    """
+    notes = [document for collection, document in documents if collection.has_notes]
+    if not notes:
+        return {}
+    head = commit or plumbing.head(ws.places).commit
+    texts = {document.source: document.content for document in notes}
+    outdated = check_notes(ws.places, texts, head, working_tree=commit is None).outdated
+    return {document.key: str(outdated[document.source]) for document in notes if document.source in outdated}
+
+
+class OutdatedRow(Record, frozen=True):
+    """A note that cites files or lines which changed after its last commit."""
+
+    collection: str
+    doc_id: str
+    path: str
+    title: str
+    citations: tuple[ChangedCitation, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.collection}/{self.doc_id}"
+
+
+class OutdatedReport(Record, frozen=True):
+    """`unknown`: paths of notes whose citations could not be compared, as in a shallow clone."""
+
+    notes: tuple[OutdatedRow, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def list_outdated(ws: Workspace, collection: str | None) -> OutdatedReport:
+    """Return the notes of the working tree that may be outdated, of all collections or of one.
+
+    Raises `CollectionMissing` for a collection that has no notes.
+    """
+    writable = [source.collection for source in ws.sources.configured if source.write]
+    if collection is not None and collection not in writable:
+        raise no_collection(collection, writable)
+    tree = source_tree.in_work_tree(ws)
+    keys = [key for key in tree.files if key[0] in writable and collection in (None, key[0])] if tree else []
+    documents = tree.documents(keys) if tree else {}
+    texts = {document.source: document.content for document in documents.values()}
+    head = plumbing.head(ws.places).commit
+    check = check_notes(ws.places, texts, head, working_tree=True, seconds=MOST_SECONDS)
+    rows = [
+        OutdatedRow(*key, document.source, document.title, check.outdated[document.source].citations)
+        for key, document in sorted(documents.items())
+        if document.source in check.outdated
+    ]
+    return OutdatedReport(tuple(rows), check.unknown)
