@@ -242,7 +242,7 @@ def test_untracked_notes_are_searched_and_listed(project):
     project.write(f"{FOLDER}/hand.md", "---\ntitle: By hand\ntags: [a, b]\n---\nSee [[decisions]].\n")
     assert project.ask("query", "see decisions")["results"][0]["doc_id"] == "hand"
     assert "notes/hand" in project.vmrag("status").out
-    assert project.ask("status")["files"]["untracked"] == 0
+    assert project.ask("status")["sources"]["untracked"] == 0
 
 
 def test_sources_warns_of_an_id_that_two_notes_claim(project):

@@ -10,11 +10,11 @@ import click
 
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import OK, UsageInvalid, quoted
+from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import ChangeCounts, Record
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.note_commit import NoteCommit
+    from vmrag_link.ops.documents.import_reports import ImportReport
     from vmrag_link.ops.documents.note_writes import NoteDraft, WhenExists
     from vmrag_link.settings import SourceSettings
     from vmrag_link.workspace import Workspace
@@ -70,7 +70,7 @@ def command(
     commit: bool,
     allow_secret: bool,
     copy: bool,
-) -> int:
+) -> None:
     """Write down one text: a file, a text (-m) or piped input.
 
     Without --collection, it becomes a note: a Markdown file that git tracks, for example
@@ -83,18 +83,36 @@ def command(
     """
     from vmrag_link.cli.texts import metadata_object
     from vmrag_link.models import canonical_json
+    from vmrag_link.ops.documents.note_commit import commit_notes
+    from vmrag_link.ops.documents.note_writes import add_note
 
     if replace and append:
         raise UsageInvalid("--replace and --append exclude each other.", hint="vmrag add --append")
     given = _Given(
         source, _given_text(source, message, collection), doc_id, title, canonical_json(metadata_object(metadata))
     )
-    notes = _find_notes_source(invocation, collection)
-    if notes is None:
-        _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
-        return _store(invocation, given, collection or "", copy=copy)
-    existing: WhenExists = "replace" if replace else "append" if append else "refuse"
-    return _write_note(invocation, notes, given, existing, commit=commit, allow_secret=allow_secret)
+    with invocation.workspace() as ws:
+        notes = _find_notes_source(ws, collection)
+        if notes is None:
+            _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
+            stored, name = _store(ws, invocation, given, collection or "", copy=copy)
+            invocation.emit(stored, _stored_lines(stored, f"{collection}/{name}"))
+            return
+        existing: WhenExists = "replace" if replace else "append" if append else "refuse"
+        draft = _read_draft(ws, invocation, given)
+        doc_id, done = add_note(ws, notes, draft, existing, allow_secret=allow_secret)
+        paths = done.notes.paths if done.notes else ()
+        made = commit_notes(ws, paths, draft.title or doc_id) if commit and paths else None
+    report = NoteReport(
+        notes.collection,
+        doc_id,
+        paths[0] if paths else "",
+        done.report.changes,
+        done.pending,
+        bool(done.notes and done.notes.kept),
+        made.commit if made else "",
+    )
+    invocation.emit(report, _note_lines(report))
 
 
 def _given_text(source: Path | None, message: str | None, collection: str | None) -> str | None:
@@ -120,20 +138,18 @@ def _given_text(source: Path | None, message: str | None, collection: str | None
     return text
 
 
-def _find_notes_source(invocation: Invocation, collection: str | None) -> SourceSettings | None:
+def _find_notes_source(ws: Workspace, collection: str | None) -> SourceSettings | None:
     """Return the source of the notes that a command writes; None for a stored collection.
 
     Raises `UsageInvalid` if no collection is named and there is no source for notes.
     """
-    with invocation.workspace(warn=False) as ws:
-        source = ws.sources.writable(collection)
-        if source is None and collection is None:
-            is_set_up = ws.places.config.exists()
-            raise UsageInvalid(
-                "this repository has no source for notes, and no --collection is given.",
-                hint="vmrag sources add --write" if is_set_up else "vmrag init",
-            )
-        return source
+    source = ws.sources.writable(collection)
+    if source is None and collection is None:
+        raise UsageInvalid(
+            "this repository has no source for notes, and no --collection is given.",
+            hint="vmrag sources add --write" if ws.places.config.exists() else "vmrag init",
+        )
+    return source
 
 
 def _refuse_note_options(**options: bool) -> None:
@@ -147,55 +163,22 @@ def _refuse_note_options(**options: bool) -> None:
 # -- notes
 
 
-def _write_note(
-    invocation: Invocation,
-    source: SourceSettings,
-    given: _Given,
-    existing: WhenExists,
-    *,
-    commit: bool,
-    allow_secret: bool,
-) -> int:
-    from vmrag_link.ops.documents.note_writes import NoteDraft, add_note
-
-    with invocation.workspace() as ws:
-        draft = _read_draft(ws, invocation, given) if given.text is None else NoteDraft(given.text)
-        draft = _with_options(draft, given)
-        doc_id, done = add_note(ws, source, draft, existing, allow_secret=allow_secret)
-        paths = done.notes.paths if done.notes else ()
-        made = _commit(ws, paths, draft.title or doc_id) if commit and paths else None
-    report = NoteReport(
-        source.collection,
-        doc_id,
-        paths[0] if paths else "",
-        done.report.changes,
-        done.pending,
-        bool(done.notes and done.notes.kept),
-        made.commit if made else "",
-    )
-    invocation.emit(report, _note_lines(report))
-    return OK
-
-
 def _read_draft(ws: Workspace, invocation: Invocation, given: _Given) -> NoteDraft:
-    from vmrag_link.ops.documents.import_files import read_note_draft
-
-    return read_note_draft(ws, invocation.directory / (given.file or ""))
-
-
-def _with_options(draft: NoteDraft, given: _Given) -> NoteDraft:
+    """Return the note to write. Raises `SourceReadOnly` for a file that git tracks."""
     from msgspec import json, structs
 
+    from vmrag_link.ops.documents.note_writes import NoteDraft
+
+    if given.text is None:
+        from vmrag_link.ops.documents.import_files import read_note_draft
+
+        draft = read_note_draft(ws, invocation.directory / (given.file or ""))
+    else:
+        draft = NoteDraft(given.text)
     metadata = {**draft.metadata, **json.decode(given.metadata)}
     return structs.replace(
         draft, doc_id=given.doc_id or draft.doc_id, title=given.title or draft.title, metadata=metadata
     )
-
-
-def _commit(ws: Workspace, paths: tuple[str, ...], title: str) -> NoteCommit:
-    from vmrag_link.ops.documents.note_commit import commit_notes
-
-    return commit_notes(ws, paths, title)
 
 
 def _note_lines(report: NoteReport) -> Iterator[str]:
@@ -217,8 +200,11 @@ def _note_lines(report: NoteReport) -> Iterator[str]:
 # -- stored documents
 
 
-def _store(invocation: Invocation, given: _Given, collection: str, *, copy: bool) -> int:
-    from vmrag_link.cli.writing import workspace_for_writing
+def _store(
+    ws: Workspace, invocation: Invocation, given: _Given, collection: str, *, copy: bool
+) -> tuple[ImportReport, str]:
+    """Store a document. Return its id as well."""
+    from vmrag_link.cli.writing import knowledge_base_of
     from vmrag_link.conversion.reading import markdown_title
     from vmrag_link.ops.documents.drafts import text_document
     from vmrag_link.ops.documents.import_files import FileRequest, add_file
@@ -228,20 +214,19 @@ def _store(invocation: Invocation, given: _Given, collection: str, *, copy: bool
     if given.text is not None and given.doc_id is None:
         command = f"vmrag add {'-m TEXT' if given.file is None else '-'} --collection {quoted(collection)} --id NAME"
         raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
-    with workspace_for_writing(invocation) as ws:
-        if given.text is not None:
-            name = given.doc_id or ""
-            title = given.title or markdown_title(given.text) or name
-            document = text_document(name, given.text, title=title, metadata=given.metadata)
-            report = ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True)))
-        else:
+    with knowledge_base_of(ws):
+        if given.text is None:
             wanted = FileRequest(given.doc_id, given.title or "", given.metadata)
-            file = invocation.directory / (given.file or "")
-            report, name = add_file(ws, file, collection, wanted, copy=copy)
-    lines = [f"{collection}/{name}: {described(report.changes)}"]
+            return add_file(ws, invocation.directory / (given.file or ""), collection, wanted, copy=copy)
+        name = given.doc_id or ""
+        title = given.title or markdown_title(given.text) or name
+        document = text_document(name, given.text, title=title, metadata=given.metadata)
+        return ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True))), name
+
+
+def _stored_lines(report: ImportReport, name: str) -> Iterator[str]:
+    yield f"{name}: {described(report.changes)}"
     if report.pending:
-        lines.append(f"warning: {report.pending}")
+        yield f"warning: {report.pending}"
     if report.branch:
-        lines.append(NEXT_COMMIT)
-    invocation.emit(report, lines)
-    return OK
+        yield NEXT_COMMIT

@@ -84,9 +84,11 @@ class Invocation(Record, frozen=True):
 
     def _warn_of_unsent(self, workspace: Workspace) -> None:
         """Say which knowledge the last push did not take along, unless quiet."""
+        if self.verbosity < 0 or workspace.stores_nothing:
+            return
         from vmrag_link.ops.status.cautions import not_pushed, unsent
 
-        if self.verbosity >= 0 and (caution := not_pushed(workspace, unsent(workspace))):
+        if caution := not_pushed(workspace, unsent(workspace)):
             output.complain(caution.sentence, "warning:")
 
     @contextlib.contextmanager

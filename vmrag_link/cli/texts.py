@@ -11,17 +11,18 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vmrag_link.cli import editor, output
+from vmrag_link.cli import output
 from vmrag_link.documents import export_paths
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git import programs
-from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.models import json_from_user, text_of
-from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.merging.conflicts import Conflict
+    from vmrag_link.workspace import Workspace
 
 _PATIENCE = 1.0
 """Seconds without a text on standard input before a note shows that the command waits."""
@@ -35,6 +36,9 @@ def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
     `tool`: as `git mergetool` names it; empty for the configured one.
     """
     versions = [text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
+    from vmrag_link.cli import editor
+    from vmrag_link.git import programs
+
     return programs.merge_by_tool(ws.places, f"conflict{editor.suffix_of(conflict.doc_id)}", versions, tool=tool)
 
 

@@ -18,11 +18,17 @@ def workspace_for_writing(invocation: Invocation) -> Iterator[Workspace]:
     If there is no knowledge base and no pin, a knowledge base is created. It is removed again if
     the command fails.
     """
-    with invocation.workspace() as workspace:
-        if not workspace.stores_nothing:
-            yield workspace
-            return
-        from vmrag_link.cli.new_knowledge_base import created_for_documents  # rarely needed
+    with invocation.workspace() as workspace, knowledge_base_of(workspace):
+        yield workspace
 
-        with created_for_documents(workspace):
-            yield workspace
+
+@contextlib.contextmanager
+def knowledge_base_of(workspace: Workspace) -> Iterator[None]:
+    """Create a knowledge base, as `workspace_for_writing` does, unless the work tree has one."""
+    if not workspace.stores_nothing:
+        yield
+        return
+    from vmrag_link.cli.new_knowledge_base import created_for_documents  # rarely needed
+
+    with created_for_documents(workspace):
+        yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import Document, content_hash
-from vmrag_link.ops.documents import collections, leaving_out, note_files, note_writes, writing
+from vmrag_link.ops.documents import collections, leaving_out, note_files, note_names, note_writes, writing
 from vmrag_link.ops.documents.drafts import title_after_edit
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.put import PutRequest, put, version_of
@@ -42,7 +42,7 @@ def _find_note(ws: Workspace, name: str) -> Document | None:
         return None
     key = tree.note_at(name)
     if key is None:
-        found = note_writes.select_notes(ws, [name], [tree], within=None)
+        found = note_names.select_notes(ws, [name], [tree], within=None)
         key = found.documents[0].key if found and found.exact and len(found.documents) == 1 else None
     source = ws.sources.writable(key[0]) if key else None
     if key is None or source is None:

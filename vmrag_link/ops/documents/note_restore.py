@@ -13,7 +13,7 @@ from vmrag_link.git.objects import blob_name
 from vmrag_link.models import ChangeKind, Record
 from vmrag_link.ops.documents import undo
 from vmrag_link.ops.documents.note_files import NoteChange, NoteFolder, NotesWritten, change_notes
-from vmrag_link.ops.documents.note_writes import select_notes
+from vmrag_link.ops.documents.note_names import select_notes
 from vmrag_link.ops.history.document_names import DocumentName, NamedSelection
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import SourceTree

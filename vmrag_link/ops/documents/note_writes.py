@@ -12,12 +12,9 @@ import msgspec
 from vmrag_link.conversion.reading import TITLE, markdown_title, text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import (
-    CollectionMissing,
-    DocumentAmbiguous,
     DocumentMissing,
     KnowledgeMoved,
     NoteExists,
-    UsageInvalid,
     nearest,
     quoted,
 )
@@ -32,12 +29,9 @@ from vmrag_link.ops.documents.note_files import (
     change_notes,
 )
 from vmrag_link.ops.documents.writing import WriteResult
-from vmrag_link.ops.history import document_names
-from vmrag_link.ops.history.document_names import NamedSelection
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.notes import first_line, slug
-from vmrag_link.workspace import Workspace, source_tree
-from vmrag_link.workspace.source_tree import FileNames, SourceTree
+from vmrag_link.workspace import Workspace
 
 WhenExists = Literal["refuse", "replace", "append"]
 SHOWN_TEXT = 1000
@@ -192,6 +186,8 @@ def _require(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
     note = folder.find(doc_id)
     if note:
         return note
+    from vmrag_link.workspace import source_tree  # only an error lists the names
+
     name = folder.source.collection
     tree = source_tree.in_work_tree(ws)
     near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
@@ -215,24 +211,3 @@ def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
         name=name,
         text=text[:SHOWN_TEXT],
     )
-
-
-def select_notes(
-    ws: Workspace, names: Sequence[str], trees: Sequence[SourceTree | None], *, within: str | None
-) -> NamedSelection | None:
-    """Return the notes in some trees that these names mean; None if a stored document is meant.
-
-    Raises `DocumentAmbiguous`, and `DocumentMissing` if no stored document can be meant.
-    """
-    writable = [source.collection for source in ws.sources.configured if source.write]
-    if not writable or not names or within not in (None, *writable):
-        return None
-    rows = FileNames(*trees).only(writable)
-    try:
-        return document_names.select(rows, [""], names, within=within)
-    except DocumentAmbiguous:
-        raise
-    except (DocumentMissing, CollectionMissing, UsageInvalid):
-        if within or not ws.initialized or any(name.partition("/")[0] in writable for name in names):
-            raise
-        return None

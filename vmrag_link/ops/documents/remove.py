@@ -15,7 +15,7 @@ from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, 
 from vmrag_link.merging.replay import AUTHOR
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, Working
-from vmrag_link.ops.documents import collections, leaving_out, note_writes, writing
+from vmrag_link.ops.documents import collections, leaving_out, note_names, note_writes, writing
 from vmrag_link.ops.documents.document_selection import Selection, select
 from vmrag_link.ops.documents.note_files import NotesWritten
 from vmrag_link.ops.documents.writing import Planned, WriteResult
@@ -109,7 +109,7 @@ def remove_named(
 
     if isinstance(ws, Workspace) and ws.sources.writable():
         tree = source_tree.in_work_tree(ws)
-        if tree and (notes := note_writes.select_notes(ws, names, [tree], within=within)):
+        if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
             command = command_of("rm", names, within)
             return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
     with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
