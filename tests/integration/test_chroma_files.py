@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.support.terminal import Project, new_project, opened
 from vmrag_hooks import installer
 from vmrag_link.chroma import bindings
 from vmrag_link.git import hook_config, hooks, plumbing
+from vmrag_link.index import view
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
@@ -456,6 +458,42 @@ def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, star
     assert "of 'docs'" in finding["message"]
     project.vmrag("doctor", "--fix", code=None)
     assert read(client, project.ask("path", "chroma")) == query(project)
+
+
+@pytest.mark.parametrize("meanwhile", ["removed", "moved"])
+def test_store_is_built_if_the_files_are_removed_or_moved_meanwhile(project, client, started, monkeypatch, meanwhile):
+    project.git("config", "vmrag.index.chroma", "follow")
+    build_store, calls = chroma_builder.build, []
+
+    def interrupt(*arguments, between, **given):
+        def change_once() -> None:
+            calls.append(1)
+            if len(calls) == 1 and meanwhile == "removed":
+                shutil.rmtree(project.shared / "sources")
+            elif len(calls) == 1:
+                project.git("switch", "-q", "--detach", "first", env={"VMRAG": "0"})
+                project.vmrag("query", "zebra")
+            between()
+
+        return build_store(*arguments, between=change_once, **given)
+
+    monkeypatch.setattr(chroma_builder, "build", interrupt)
+    build_here(project)
+    project.vmrag("query", "zebra")
+    build_here(project)
+    assert calls
+    assert read(client, wait_until_ready(project)) == query(project)
+
+
+@pytest.mark.parametrize("part", [view.FILE, "seal.json"])
+def test_damaged_view_of_files_is_built_again(project, client, started, part):
+    project.git("config", "vmrag.index.chroma", "follow")
+    with opened(project) as ws:
+        bind_lacking_files(ws, print)
+        [*_, folder] = ws.chroma.local.lacking()[0].views
+    (folder / part).write_bytes(b"\0")
+    build_here(project)
+    assert read(client, wait_until_ready(project)) == query(project)
 
 
 # -- kills and failures ----------------------------------------------------------------------------

@@ -119,6 +119,29 @@ BUDGETS = {
 }
 
 
+FILES = {
+    "status": Budget(140, 6, "yaml"),
+    "query --mode keyword setup": Budget(150, 9, "yaml"),
+    "list": Budget(145, 8, "yaml"),
+    "sync": Budget(110, 6, "yaml"),
+}
+"""In a repository without a knowledge base, in which no Chroma store is in use."""
+
+
+@pytest.mark.parametrize("line", FILES)
+def test_command_loads_no_part_of_chroma_in_a_repository_of_files(tmp_path, monkeypatch, line):
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.delenv("VMRAG_INDEX_CHROMA")
+    files = new_project(tmp_path / "files", settings='sources:\n  - collection: docs\n    paths: ["docs/"]\n')
+    files.write("docs/setup.md", "# Setup\n\nWhat there is to know.\n")
+    files.git("add", "-A")
+    files.git("commit", "-q", "-m", "first")
+    files.vmrag("sync")
+    loaded = load(files, *line.split())
+    require(loaded, FILES[line])
+    assert "vmrag_link.chroma.bindings" not in loaded["ours"]
+
+
 @pytest.mark.parametrize("line", BUDGETS)
 def test_a_command_that_reads_stays_in_its_budget(project, line):
     require(load(project, *line.split()), BUDGETS[line])

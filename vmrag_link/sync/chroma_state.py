@@ -128,9 +128,8 @@ class ChromaStores(NamedTuple):
 
     def wanted(self) -> list[Wanted]:
         """The stores that should be there, of the latest bound view first."""
-        if self.mode == "off":
-            return []
-        return list(dict.fromkeys(self._read_bound(folder) for folder in self._newest_worktrees()))
+        bound = dict.fromkeys(self._read_bound(folder) for folder in self._newest_worktrees())
+        return list(bound) if bound and self.mode != "off" else []
 
     def _newest_worktrees(self) -> list[Path]:
         """Return vmrag's folders of the worktrees that have a store, the latest bound first."""

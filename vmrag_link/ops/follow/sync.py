@@ -73,8 +73,8 @@ class FilesReport(Record, frozen=True):
     """Collections of these files."""
     indexed: int
     """Percentage of the files that the index has."""
-    chroma: ChromaState
-    """Chroma's store of the commit's files."""
+    chroma: ChromaState | None
+    """Chroma's store of the commit's files. None if there is no store to follow them."""
 
 
 def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
@@ -99,7 +99,8 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
     else:
         ws.chroma.follow()
         wait_if_set(ws)
-    return FilesReport(commit, files, names, indexed, ws.chroma.local.state())
+    chroma = ws.chroma.local
+    return FilesReport(commit, files, names, indexed, chroma.state() if chroma.follows_files else None)
 
 
 def _require_readable_pin(ws: Workspace) -> None:
@@ -151,14 +152,14 @@ def wait_if_set(ws: Workspace) -> None:
     """Wait where `index.chroma` says so. Raises `IndexExtraMissing` where a store is wanted that
     cannot be made without the extra.
     """
-    from vmrag_link.chroma import bindings
-
     chroma = ws.chroma.local
     if (ws.binding is None and not chroma.follows_files) or chroma.mode == "off":
         return
     if chroma.mode == "wait":
         wait_for_store(ws)
     elif chroma.state().state != "ready":
+        from vmrag_link.chroma import bindings
+
         bindings.require_supported()
 
 
