@@ -234,7 +234,7 @@ def with_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes
     if before.get(key) == value:
         return data
     written = f"{key}: {msgspec.json.encode(value).decode()}"
-    changed = _replace(data.decode(), key, written) if key in before else _insert(data.decode(), written, comment)
+    changed = _replace(data.decode(), key, written) if key in before else _insert_key(data.decode(), written, comment)
     try:
         after = {each.key: each.text for each in settings_file.read(changed.encode(), CONFIG_NAME)}
     except ConfigInvalid:
@@ -454,7 +454,7 @@ def _replace(text: str, key: str, written: str) -> str:
     return line.sub(lambda found: f"{found[1]}{written}{found[2] or ''}", text, count=1)
 
 
-def _insert(text: str, written: str, comment: str) -> str:
+def _insert_key(text: str, written: str, comment: str) -> str:
     """Return the text with a new key: at its end, or first in the braces around the file."""
     start = re.match(r"\ufeff?(?:[ \t]*(?:#[^\r\n]*)?\r?\n)*(?:---[ \t\r\n]+)?\{", text)
     if start:

@@ -16,6 +16,8 @@ from tests.support.repos import ON, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_link.cli import commands
+from vmrag_link.formats import SOURCES_VERSION
+from vmrag_link.settings.keys import REMOVED
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -298,3 +300,14 @@ def test_a_new_knowledge_base_is_not_called_empty(tmp_path: Path, monkeypatch: p
     for command in ("query", "status", "sync"):
         result = project.vmrag(command, *(["setup"] if command == "query" else []))
         assert EMPTY not in result.out + result.err
+
+
+# -- the page
+
+
+def test_the_page_names_each_removed_setting_and_form() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "installing.md").read_text().split("\n## Upgrade from 0.1\n")[1]
+    removed = {*REMOVED, "vmrag commit -a", "vmrag sources adopt", "STALE_DOCUMENT", "SOURCE_SHADOWS", "shadowed"}
+    for name in removed:
+        assert f"`{name}" in page or f".{name}`" in page, name
+    assert f'requires: "{SOURCES_VERSION}"' in page

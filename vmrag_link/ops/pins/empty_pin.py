@@ -6,7 +6,7 @@ import contextlib
 
 from vmrag_link import permissions
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.paths import CONFIG_NAME, TREE
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
 
 MESSAGE = "The knowledge base of this repository has no documents, so it needs no pin."
@@ -14,10 +14,11 @@ UNINSTALL = "vmrag uninstall --all"
 REMOVE_PIN = f"{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am 'Remove the empty pin'"
 
 _MARKER = "empty-pin"
+"""In `.git/vmrag`: this clone was checked."""
 
 
 def is_empty(ws: Workspace) -> bool:
-    """Return whether files answer, and no KB branch and no pin of git's refs has documents."""
+    """Return whether files answer, and no KB branch and no pin in a git ref has documents."""
     if not (ws.initialized and ws.sources.configured):
         return False
     engine = ws.engine
@@ -32,7 +33,7 @@ def describe_once(ws: Workspace) -> str:
 
     Empty for other pins, and after the first call in a clone.
     """
-    is_new = ws.initialized and bool(ws.sources.configured) and mark(ws)
+    is_new = ws.initialized and bool(ws.sources.configured) and mark_clone(ws)
     return f"{MESSAGE} To remove it: {REMOVE_PIN}" if is_new and is_empty(ws) else ""
 
 
@@ -41,13 +42,11 @@ def describe_uninstall(ws: Workspace) -> str:
     return f"{UNINSTALL} && git checkout -- {CONFIG_NAME}" if ws.places.config.exists() else UNINSTALL
 
 
-def mark(ws: Workspace) -> bool:
+def mark_clone(ws: Workspace) -> bool:
     """Mark this clone as checked. Return whether the mark is new."""
-    folder = ws.places.shared / TREE
-    marker = folder / _MARKER
+    marker = ws.places.shared / _MARKER
     if marker.exists():
         return False
     with contextlib.suppress(OSError):
-        permissions.make_folder(folder)
         permissions.make_file(marker)
     return marker.exists()

@@ -236,7 +236,7 @@ def _write(ws: Workspace, start: Start) -> None:
     own = None if start.detached else ws.kb_branch()
     revision = own.head if own else start.revision or root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
-    empty_pin.mark(ws)  # the user has just asked for it
+    empty_pin.mark_clone(ws)  # the user has just asked for it
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:

@@ -20,7 +20,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
-from vmrag_link.ops.pins import empty_pin, pinning
+from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions, check_path_length
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
@@ -266,6 +266,8 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
 def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
     """The state, why, and what to type."""
     if target.state == "no_pin":
+        from vmrag_link.ops.pins import empty_pin  # no other state needs it
+
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
         is_empty = empty_pin.is_empty(ws)
         hint = empty_pin.describe_uninstall(ws) if is_empty else lazy_fetch.unusable(ws, target).hint

@@ -5,12 +5,13 @@ place.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
 from vmrag_link import config, toolset
 from vmrag_link.config import AGREE
-from vmrag_link.errors import PinMalformed
+from vmrag_link.errors import ConfigInvalid, PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.follow import lazy_fetch
@@ -27,7 +28,9 @@ _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+
 def _check_pin(ws: Workspace) -> Iterator[Finding]:
     """Where nothing is pinned and no knowledge base is there, the topic `knowledge` says so."""
     data = plumbing.pin_bytes(ws.places)
-    is_empty = empty_pin.is_empty(ws)
+    is_empty = False
+    with contextlib.suppress(ConfigInvalid):  # the topic `settings` reports it
+        is_empty = empty_pin.is_empty(ws)
     if data is not None:
         yield from _pin(ws, data)
         if is_empty:
