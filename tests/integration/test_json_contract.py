@@ -332,6 +332,8 @@ REPORT = {
         "size": {"documents": GROWTH, "characters": GROWTH, "chunks": (GROWTH, None)},
         "collections": [{"kind": KIND, "name": str, "fields": [FIELD_CHANGE]}],
         "documents": [DOCUMENT_LINE],
+        "citing": [{"path": str, "places": [str]}],
+        "uncited": str,
         "queries": {
             "file": str,
             "total": int,

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import sources
 from tests.support.repos import Repo, isolate, make_repo
+from tests.support.terminal import new_project
 from vmrag_link.git import configuration, line_history, plumbing
 from vmrag_link.sources.citations import find_citations
 from vmrag_link.sources.outdated import NoteCheck, check_notes, find_citing_notes
@@ -432,3 +434,34 @@ def test_pull_request_with_many_notes_is_fast(repo: Repo):
     citing = find_citing_notes(plumbing.locate(repo.top), texts, start, head)
     assert len(citing) == len([text for text in texts.values() if find_citations("n", text)[1].first == 10])
     assert time.monotonic() - started < 30
+
+
+SOURCES = """\
+embedding:
+  model: hash
+sources:
+  - collection: notes
+    paths: [notes/]
+    write: true
+  - collection: docs
+    paths: [docs/]
+"""
+
+
+def test_report_lists_notes_that_cite_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "work", settings=SOURCES)
+    pages = {
+        "docs/a.md": f"See {FILE}.\n",
+        "notes/b.md": f"# B\n\nSee [the check](../{FILE}#L10).\n",
+        NOTE: f"See {FILE}:20.\n",
+    }
+    start = sources.commit(project, "begin", **{FILE: text_of(LINES)}, **pages)
+    head = sources.commit(project, "edit", **{FILE: edit(10, "changed")})
+    summary = project.ask("report", start, head)["summary"]
+    assert summary["citing"] == [{"path": "notes/b.md", "places": [f"{FILE}:10"]}]
+    shown = project.vmrag("report", start, head, "--markdown", "-").out
+    assert "1 note cites what changes, and may be outdated." in shown
+    assert "### Notes that may be outdated" in shown
+    assert "1 note cites what changes, and may be outdated." in project.vmrag("report", start, head).out
+    assert not project.ask("report", head, head)["summary"]["citing"]

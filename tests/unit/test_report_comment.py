@@ -19,6 +19,7 @@ from vmrag_link.ops.report.comment_data import (
     CommentChunk,
     CommentData,
     CommentDocument,
+    CommentNote,
     MissingThing,
     data_of,
     parse,
@@ -32,6 +33,7 @@ from vmrag_link.ops.report.records import (
     ReportSummary,
     ToldChunk,
 )
+from vmrag_link.sources.outdated import CitingNote
 
 HEAD = "1a2b3c4d" * 5
 RUN = "https://github.example/them/project/actions/runs/9"
@@ -109,7 +111,8 @@ def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
     found = summary(*answers, documents=300, findings=findings)
     listed = (ListedQuery("q" * 900, 1),) * 300, (ListedQuery("q", 1),)
     queries = msgspec.structs.replace(found.queries, total=600, added=listed[0], removed=listed[1])
-    data = data_of(7, msgspec.structs.replace(found, queries=queries), HEAD)
+    citing = (CitingNote("n" * 900, ("p" * 900,)),) * 300
+    data = data_of(7, msgspec.structs.replace(found, queries=queries, citing=citing), HEAD)
     body = comment(parse(msgspec.json.encode(data)), RUN, of_fork=True)
     assert MOST_LINES - 5 < len(body.splitlines()) <= MOST_LINES
     assert len(body) < 20_000
@@ -137,6 +140,8 @@ def test_comment_stays_below_the_hosts_limit_for_any_data(text):
         removed=(question,) * 10,
         documents_changed=DocumentCounts(10**9, 10**9, 10**9, 10**9),
         documents=(CommentDocument("moved", name, name),) * 50,
+        notes_citing=10**9,
+        notes=(CommentNote(name, name),) * 10,
         things_missing=10**9,
         missing=(MissingThing("EXPECTED", name),) * 50,
     )
@@ -144,6 +149,16 @@ def test_comment_stays_below_the_hosts_limit_for_any_data(text):
     assert len(body) <= 65_536
     assert len(plain(body)) <= 1_000_000
     assert body.splitlines()[-1].endswith("the fork's word.")
+
+
+def test_comment_names_notes_that_cite_what_changes():
+    notes = tuple(CitingNote(f"notes/{number}.md", (f"src/a.py:{number}", "src/b.py")) for number in range(1, 5))
+    alone = msgspec.structs.replace(summary(), citing=notes[:1])
+    assert data_of(7, alone, HEAD).speaks
+    assert "\n1 note cites what changes, and may be outdated: `notes/1.md` cites `src/a.py:1`.\n" in said(alone)
+    body = said(msgspec.structs.replace(summary(documents=1), citing=notes))
+    assert "\n4 notes cite what changes, and may be outdated: `notes/1.md` cites `src/a.py:1`, " in body
+    assert "`notes/3.md` cites `src/a.py:3` and 1 more.\n" in body
 
 
 def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():

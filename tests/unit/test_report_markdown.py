@@ -25,6 +25,7 @@ from vmrag_link.ops.report.records import (
     RevisionList,
     TextChange,
 )
+from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
 
 OURS = set("html head body h2 h3 p table thead tbody tr th td details summary ins del br".split())
@@ -70,6 +71,7 @@ def hostile(word: str) -> KnowledgeReport:
         lost=RevisionList((found,), 2),
         collections=(ReportedCollection("modified", word, (FieldChange(word, TextChange(pieces, 3)),)),),
         findings=(PinFinding("KNOWLEDGE_DROPPED", "error", word, word, word),),
+        citing=(CitingNote(word, (word, word)),),
     )
 
 

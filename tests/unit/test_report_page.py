@@ -42,6 +42,7 @@ from vmrag_link.ops.report.records import (
     TextChange,
     ToldChunk,
 )
+from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
 
 OPAQUE_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -125,6 +126,7 @@ def pages(texts: Texts) -> KnowledgeReport:
             PinFinding("KNOWLEDGE_DROPPED", "error", "ab" * 20, texts("message"), texts("hint")),
             PinFinding("MOVED_BACK", "information", "cd" * 20, texts("message"), ""),
         ),
+        citing=(CitingNote(texts("note"), (texts("cited"), "src/a.py:3")),),
         size=KnowledgeSize(Growth(9, 12), Growth(100, 50), Growth(40, 44)),
     )
 
@@ -456,7 +458,7 @@ def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatc
 
 def test_answers_come_first_then_documents_then_revisions() -> None:
     assert [each.text().partition(" ")[0] for each in tree(written(pages(tame))).css("main h2")] == [
-        "Findings", "Golden", "Settings", "Documents", "Revisions", "Growth",
+        "Findings", "Golden", "Notes", "Settings", "Documents", "Revisions", "Growth",
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import code, link
 from vmrag_link.ops.report.comment_data import CommentAnswer, CommentChunk, CommentData, MissingThing
-from vmrag_link.ops.report.wording import answers_that_change, counted, new_and_removed
+from vmrag_link.ops.report.wording import answers_that_change, count_citing_notes, counted, new_and_removed
 
 MARKER = "<!-- vmrag: what agents will be told -->"
 """The first line of every comment of ours, which nobody sees."""
@@ -19,7 +19,7 @@ MARKER = "<!-- vmrag: what agents will be told -->"
 MOST_LINES = 60
 """Of a comment."""
 
-_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 6, 3, 8, 5
+_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 4, 3, 8, 5
 """Of each that a comment shows: no more than `MOST_LINES` in all."""
 
 
@@ -40,7 +40,7 @@ def comment(
         title, parts = "What agents will be told cannot be said", []
     elif data.speaks:
         title = f"This {request} changes what agents will be told"
-        parts = [_summary(data), *_answers(data), *_listed(data), *_documents(data)]
+        parts = [_summary(data), *_answers(data), *_listed(data), *_notes(data), *_documents(data)]
     else:
         title = f"This {request} no longer changes what agents will be told"
         parts = [_summary(data), *_listed(data)]
@@ -111,6 +111,13 @@ def _listed(data: CommentData) -> Iterator[str]:
         if some
     ]
     yield from ["\n".join(lines)] if lines else []
+
+
+def _notes(data: CommentData) -> Iterator[str]:
+    if data.notes:
+        shown = [f"{code(note.name)} cites {code(note.place)}" for note in data.notes[:_NAMED]]
+        more = data.notes_citing - len(shown)
+        yield f"{count_citing_notes(data.notes_citing)}: {', '.join(shown)}{f' and {more} more' if more else ''}."
 
 
 def _documents(data: CommentData) -> Iterator[str]:

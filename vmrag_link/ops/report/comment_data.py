@@ -32,7 +32,7 @@ from vmrag_link.ops.report.records import (
 )
 from vmrag_link.ops.report.wording import documents_name
 
-MOST_BYTES = 350_000
+MOST_BYTES = 370_000
 """Of what is handed over: all of its texts as long as they may be, of four bytes each."""
 
 _KEPT, _LISTED = 50, 10
@@ -85,14 +85,21 @@ class MissingThing(Record, frozen=True, forbid_unknown_fields=True):
     name: _Name
 
 
+class CommentNote(Record, frozen=True, forbid_unknown_fields=True):
+    """A note and the first place that it cites and the pull request changes."""
+
+    name: _Name
+    place: _Name
+
+
 class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     """All that a comment on pull request `number` at its commit `head` says.
 
     `compared`: whether there was a report; without one only `missing` says something. `questions`:
     how many were asked of both, None if they could not be. Of `answers`, `added`, `removed`,
-    `documents` and `missing` there may be more: `answers_changed`, with those that change below
-    only in `answers_below`, `questions_added`, `questions_removed`, `documents_changed` and
-    `things_missing` count all.
+    `documents`, `notes` and `missing` there may be more: `answers_changed`, with those that change
+    below only in `answers_below`, `questions_added`, `questions_removed`, `documents_changed`,
+    `notes_citing` and `things_missing` count all.
     """
 
     number: _Number
@@ -108,13 +115,15 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     removed: Annotated[tuple[_Question, ...], Meta(max_length=_LISTED)] = ()
     documents_changed: DocumentCounts = DocumentCounts()
     documents: Annotated[tuple[CommentDocument, ...], Meta(max_length=_KEPT)] = ()
+    notes_citing: _Count = 0
+    notes: Annotated[tuple[CommentNote, ...], Meta(max_length=_LISTED)] = ()
     things_missing: _Count = 0
     missing: Annotated[tuple[MissingThing, ...], Meta(max_length=_KEPT)] = ()
 
     @property
     def speaks(self) -> bool:
         """Whether there is anything that people should be told."""
-        return bool(self.answers_in_all or self.documents_changed.total or not self.compared)
+        return bool(self.answers_in_all or self.documents_changed.total or self.notes_citing or not self.compared)
 
     @property
     def answers_in_all(self) -> int:
@@ -123,13 +132,14 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Raises `ValueError` for numbers that are those of no report: a stranger's may be."""
         documents = self.documents_changed
-        listed = tuple(map(len, (self.answers, self.documents, self.missing, self.added, self.removed)))
+        listed = tuple(map(len, (self.answers, self.documents, self.missing, self.added, self.removed, self.notes)))
         numbers = (
             self.answers_in_all,
             documents.total,
             self.things_missing,
             self.questions_added,
             self.questions_removed,
+            self.notes_citing,
         )
         if min(documents.added, documents.changed, documents.moved, documents.removed) < 0:
             raise ValueError("a number below zero")
@@ -160,6 +170,10 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
         documents=tuple(
             CommentDocument(each.kind, _cut(documents_name(each), _NAME), _cut(each.shown_old_name, _NAME))
             for each in summary.documents[:_KEPT]
+        ),
+        notes_citing=len(summary.citing),
+        notes=tuple(
+            CommentNote(_cut(note.path, _NAME), _cut(note.places[0], _NAME)) for note in summary.citing[:_LISTED]
         ),
         things_missing=len(missing),
         missing=tuple(missing[:_KEPT]),

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from vmrag_link import worddiff
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import GitError, IndexFailed, LimitExceeded
 from vmrag_link.index import view as views
 from vmrag_link.models import Document, HeaderChange, RevisionInfo
 from vmrag_link.ops.checks.verify import verify_between
@@ -46,6 +46,7 @@ from vmrag_link.ops.report.records import (
     Spool,
     TextChange,
 )
+from vmrag_link.sources.outdated import CitingNote, find_citing_notes
 from vmrag_link.worddiff import Piece
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import Key
@@ -90,6 +91,7 @@ def _summary(
     read = compared.read
     found = with_moves(read, compared.found)
     lines = _documents(ws, read, found, spool, {*_files(start), *_files(head)})
+    citing, uncited = _find_citing_notes(ws, places, head)
     queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
     rows = _collection_rows(compared.collections)
     verified = findings if findings is not None else _verify_commits(ws, places)
@@ -105,7 +107,24 @@ def _summary(
         queries=queries,
         verified=verified is not None,
         findings=tuple(verified or ()),
+        citing=citing,
+        uncited=uncited,
     )
+
+
+def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: KnownPlace) -> tuple[tuple[CitingNote, ...], str]:
+    """Return the notes of the head that cite what changes, or why they could not be found."""
+    start, end, tree = places.start.commit, places.head.commit, head.tree
+    if not (start and end and tree):
+        return (), ""
+    keys = [key for key in tree.files if (source := tree.source(key[0])) and source.write]
+    if not keys:
+        return (), ""
+    try:
+        notes = {document.source: document.content for document in tree.documents(keys).values()}
+        return find_citing_notes(ws.places, notes, start, end), ""
+    except (GitError, LimitExceeded) as error:
+        return (), error.message
 
 
 def _known_place(ws: Workspace, place: ComparedPlace) -> KnownPlace:

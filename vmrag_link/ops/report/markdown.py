@@ -52,6 +52,7 @@ _SHARES = {
     "revisions": 0.1,
     "collections": 0.05,
     "queries": 0.2,
+    "notes": 0.05,
     "documents": 0.22,
 }
 """Of the room, at most; texts get what is left."""
@@ -84,6 +85,7 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
         _head(summary, room["facts"]),
         _findings(summary, room["findings"]),
         _queries(summary, room["queries"]),
+        _notes(summary, room["notes"]),
         _collections(summary, room["collections"]),
         _documents(summary, room["documents"]),
     ]
@@ -125,6 +127,11 @@ def _findings(summary: ReportSummary, room: int) -> str:
     rows = [(each.level, each.code, each.commit[:12], each.message, each.hint) for each in summary.findings]
     heads = ("", "Code", "Commit", "What", "What helps")
     return _table("Pins of the code commits", heads, rows, room)
+
+
+def _notes(summary: ReportSummary, room: int) -> str:
+    rows = [(note.path, str(note)) for note in summary.citing]
+    return _table("Notes that may be outdated", ("Note", "Cites"), rows, room)
 
 
 def _revisions(summary: ReportSummary, room: int) -> Iterator[str]:

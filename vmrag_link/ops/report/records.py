@@ -21,6 +21,7 @@ from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.sources.outdated import CitingNote
 from vmrag_link.worddiff import Piece
 
 DocumentKind = Literal["added", "changed", "moved", "removed"]
@@ -278,7 +279,8 @@ class ReportSummary(Record, frozen=True):
     `words`: sums over the documents. `files`: how many files of code differ; `unread`: files that
     are not compared, because this clone does not have them. `findings`: what `vmrag verify` says of
     the commits between; `verified` is false where the places are no commits of git's. `documents`:
-    sorted by name.
+    sorted by name. `citing`: notes that cite what changes, and that do not change. `uncited`: why
+    they could not be found.
     """
 
     base: ReportEnd
@@ -297,11 +299,13 @@ class ReportSummary(Record, frozen=True):
     findings: tuple[PinFinding, ...]
     files: tuple[FileCounts, ...] = ()
     unread: tuple[str, ...] = ()
+    citing: tuple[CitingNote, ...] = ()
+    uncited: str = ""
 
     @property
     def empty(self) -> bool:
-        """No knowledge changes."""
-        return not self.documents and not self.collections and not self.files
+        """No knowledge changes, and no note cites what changes."""
+        return not self.documents and not self.collections and not self.files and not self.citing
 
 
 class FullReport(Record, frozen=True):

@@ -50,9 +50,9 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     answers = _answers(summary.queries)
     given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
     doubtful = bool(listed(summary.queries) or summary.queries.removed or summary.queries.hint)
-    look = bool(given_up or summary.words.hidden or summary.lost.total) or doubtful
+    look = bool(given_up or summary.words.hidden or summary.lost.total or summary.citing) or doubtful
     files = tuple(_files(summary))
-    about = (*_hidden(summary), *files, *_lost(summary), *answers, *_verification(summary))
+    about = (*_hidden(summary), *files, *_citing_notes(summary), *_lost(summary), *answers, *_verification(summary))
     told = (*wrong, *_given_up(given_up), changed, *about)
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
@@ -95,6 +95,18 @@ def _files(summary: ReportSummary) -> Iterator[str]:
     if summary.unread:
         are = "is" if len(summary.unread) == 1 else "are"
         yield f"{plural(len(summary.unread), 'file')} {are} not compared, because this clone does not have them."
+
+
+def _citing_notes(summary: ReportSummary) -> Iterator[str]:
+    if summary.uncited:
+        yield f"Notes that cite what changes could not be found: {summary.uncited}"
+    if summary.citing:
+        yield f"{count_citing_notes(len(summary.citing))}."
+
+
+def count_citing_notes(number: int) -> str:
+    """Return `2 notes cite what changes, and may be outdated`."""
+    return f"{plural(number, 'note')} {'cites' if number == 1 else 'cite'} what changes, and may be outdated"
 
 
 def _hidden(summary: ReportSummary) -> Iterator[str]:
