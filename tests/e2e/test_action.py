@@ -251,13 +251,12 @@ def pin(**changed: str) -> str:
     ("content", "title", "said"),
     [
         (pin(), "PIN_MISSING_REVISION", "The remote does not have it either"),
-        (None, "NOT_INITIALIZED", "has no knowledge base yet"),
         (pin(dolt_commit="::set-output name=x::y"), "PIN_MALFORMED", "dolt_commit"),
         (pin(dolt_remote="ext::sh -c touch% /tmp/pwned"), "PIN_MALFORMED", "dolt_remote"),
         (pin(dolt_branch="\n::error::x"), "PIN_MALFORMED", "dolt_branch"),
         ("{" * 100_000, "PIN_MALFORMED", ""),
     ],
-    ids=["missing", "none", "command", "program", "newline", "endless"],
+    ids=["missing", "command", "program", "newline", "endless"],
 )
 @pytest.mark.sample(3)
 def test_a_pin_that_cannot_be_followed_is_said_at_the_pin_with_what_helps(ci, content, title, said):

@@ -12,13 +12,14 @@ from vmrag_link.cli.answering import ranking_lines
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.case_files import CaseFiles, case_options
-from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.errors import FAILED_CHECK, OK, plural
 from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import check_queries as operation
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
 from vmrag_link.ops.checks.thresholds import QualityHistory, Thresholds
 from vmrag_link.ops.commits import deepen
+from vmrag_link.paths import QUERIES_NAME
 
 INDENT = "    "
 _SHARE = click.FloatRange(0, 1)
@@ -56,6 +57,10 @@ def command(
     """
     files.require(invocation)
     with invocation.workspace() as ws:
+        if ref is None and operation.has_nothing_to_ask(ws):
+            unasked = {"file": QUERIES_NAME, "queries": [], "missed": 0, "recorded": 0}
+            files.emit(invocation, unasked, [operation.NOTHING_TO_ASK], lambda: cases.of_queries([]))
+            return OK
         thresholds = Thresholds(min_mrr, min_recall, max_regressions, base)
         report = operation.check_queries(ws, ref=ref, update=update, as_order=as_order, thresholds=thresholds)
         if past:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vmrag_action import findings
+from vmrag_action import findings, inputs
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
+from vmrag_link.errors import OK
 from vmrag_link.golden.queries import UPDATE, Miss
 from vmrag_link.ops.checks import cases
-from vmrag_link.ops.checks.check_queries import GoldenReport, check_queries
+from vmrag_link.ops.checks.check_queries import NOTHING_TO_ASK, GoldenReport, check_queries, has_nothing_to_ask
 from vmrag_link.terminal_text import one_line
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with findings.opened(runner, job) as ws:
+        if has_nothing_to_ask(ws):
+            runner.output("findings", inputs.earlier_findings())
+            runner.say(NOTHING_TO_ASK)
+            return OK
         report = check_queries(ws)
     findings.keep_results(job, cases.of_check(report))
     found = [*_outdated(report), *_missed(report)]

@@ -6,12 +6,21 @@ from vmrag_action import failures, findings, inputs, packages
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
+from vmrag_link.git import plumbing
 from vmrag_link.ops.index.portable import Provided, pack, provide
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
+
+TITLE = "Knowledge is in sync"
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with findings.opened(runner, job) as ws:
+        if plumbing.blob(ws.places, f"HEAD:{PIN_NAME}") is None:
+            runner.output("in-sync", True)
+            runner.output("cache-hit", False)
+            runner.output("findings", inputs.earlier_findings())
+            return findings.nothing_to_do(runner, job, "sync", TITLE, f"the commit has no pin ({PIN_NAME}).")
         try:
             provided = provide(ws, packages.folder(job.temp))
         except VmragError as error:
@@ -43,7 +52,7 @@ def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
         ("Index", origin),
         ("vmrag", __version__),
     ]
-    runner.summarise(markdown_text.facts("Knowledge is in sync", rows))
+    runner.summarise(markdown_text.facts(TITLE, rows))
 
 
 def _out_of_sync(runner: Runner, error: VmragError) -> int:

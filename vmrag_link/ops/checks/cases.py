@@ -4,7 +4,7 @@ for programs that compare one run with another. Texts in them are strangers'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from vmrag_link.golden.queries import UPDATE, Miss
@@ -96,7 +96,11 @@ def _of_finding(found: PinFinding) -> CaseProblem:
 
 
 def of_check(report: GoldenReport) -> CaseList:
-    return CaseList("check", QUERY_RULES, tuple(_of_check(report)))
+    return of_queries(_of_check(report))
+
+
+def of_queries(asked: Iterable[CheckCase]) -> CaseList:
+    return CaseList("check", QUERY_RULES, tuple(asked))
 
 
 def _of_check(report: GoldenReport) -> Iterator[CheckCase]:

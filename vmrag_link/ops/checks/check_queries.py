@@ -180,6 +180,18 @@ def check_queries(
     )
 
 
+NOTHING_TO_ASK = f"The repository has no pin and no sources, so no query of {QUERIES_NAME} was asked."
+
+
+def has_nothing_to_ask(ws: Workspace) -> bool:
+    """Return whether golden queries have neither stored documents nor files that could answer.
+
+    Raises `QueriesMissing`, `QueriesInvalid`.
+    """
+    golden_file.load(ws)
+    return not (ws.initialized or ws.places.pin.exists() or ws.sources.configured)
+
+
 def _one_of(golden: GoldenFile, number: int) -> GoldenFile:
     if number >= len(golden.queries):
         raise QueriesInvalid(f"{QUERIES_NAME} was changed while its queries were asked.", hint="vmrag check")
