@@ -17,9 +17,11 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def find_commands(heading: str) -> str:
-    """Return the shell commands of a section."""
+    """Return the shell commands of a section, and those that it shows with their output."""
     section = README.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return "".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL))
+    shown = "".join(re.findall(r"```console\n(.*?)```", section, re.DOTALL))
+    typed = [line.removeprefix("$ ") for line in shown.splitlines() if line.startswith("$ ")]
+    return "".join([*re.findall(r"```sh\n(.*?)```", section, re.DOTALL), *(f"{line}\n" for line in typed)])
 
 
 def test_readme_commands_work_in_one_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,7 @@ def test_readme_commands_work_in_one_repository(tmp_path: Path, monkeypatch: pyt
     repo.commit(
         "begin", **{"docs/timeouts.md": "# Timeouts\n\nEach request has a time limit.\n", "README.md": "# Tool\n"}
     )
-    script = "set -eu\n" + find_commands("Try it") + find_commands("Stored documents and the pin")
+    script = "set -eu\n" + "".join(map(find_commands, ["Try it", "Notes", "Stored documents and the pin"]))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     result = subprocess.run(
         ["bash"],
@@ -40,7 +42,10 @@ def test_readme_commands_work_in_one_repository(tmp_path: Path, monkeypatch: pyt
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    first_answer, last_answer = f"\n{result.stdout}".split("\n1. ")[1:]
+    first_answer, _, last_answer = f"\n{result.stdout}".split("\n1. ")[1:]
+    section = README.read_text().split("\n## Notes\n")[1].split("```console\n")[1].split("```")[0]
+    shown = "".join(f"{line}\n" for line in section.splitlines() if not line.startswith("$ "))
+    assert re.sub(r"\b[0-9a-f]{7}\b", "HASH", shown) in re.sub(r"\b[0-9a-f]{7}\b", "HASH", result.stdout)
     assert "docs/timeouts.md" in first_answer
     assert "30 seconds" in last_answer
     assert "5 seconds" not in last_answer

@@ -61,9 +61,9 @@ def play() -> list[str]:
 
 
 def _record(project: Project, seconds: int, message: str) -> None:
-    """Store the note and commit its pin with the code."""
-    note = f"# Timeouts\n\nRequests time out after {seconds} seconds.\n"
-    project.vmrag("add", "-", "--collection", "notes", "--id", "timeouts", stdin=note)
+    """Store the document and commit its pin with the code."""
+    text = f"# Timeouts\n\nRequests time out after {seconds} seconds.\n"
+    project.vmrag("add", "-", "--collection", "handbook", "--id", "timeouts", stdin=text)
     project.vmrag("commit", "-m", message)
     project.git("add", "-A")
     project.git("commit", "-q", "-m", message)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from vmrag_link.errors import GitError, LimitExceeded, plural
 from vmrag_link.git import configuration, history, line_history
-from vmrag_link.git.line_history import FileChange, Hunk, LoggedCommit
+from vmrag_link.git.line_history import LoggedFileChange, LineHunk, LoggedCommit
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes
@@ -157,7 +157,7 @@ def find_citing_notes(
     return tuple(citing)
 
 
-def _is_touched(citation: Citation, path: str, change: FileChange, lines: _LineHistory | None) -> bool:
+def _is_touched(citation: Citation, path: str, change: LoggedFileChange, lines: _LineHistory | None) -> bool:
     if not citation.first:
         return True
     span = lines.follow_citation(citation, path) if lines else None
@@ -422,7 +422,7 @@ def _list_later_commits(log: Mapping[str, LoggedCommit], tip: str, excluded: Col
             waiting += [(parent, False) for parent in log[name].parents]
 
 
-def _move_span(change: FileChange | None, span: _Span) -> _Moved:
+def _move_span(change: LoggedFileChange | None, span: _Span) -> _Moved:
     """Return where lines are after a change, and whether it touches them."""
     if change is None:
         return _Moved(touched=False, span=span)
@@ -435,14 +435,14 @@ def _move_span(change: FileChange | None, span: _Span) -> _Moved:
     return _move_lines(change.hunks, span)
 
 
-def _move_back(change: FileChange | None, span: _Span) -> _Moved:
+def _move_back(change: LoggedFileChange | None, span: _Span) -> _Moved:
     """Return where lines were before a change, and whether it touches them."""
     if change is None or change.status != "M" or change.hunks is None or span.end is None:
         return _Moved(touched=change is not None, span=span)
     return _move_lines([hunk.swap_sides() for hunk in change.hunks], span)
 
 
-def _move_lines(hunks: Sequence[Hunk], span: _Span) -> _Moved:
+def _move_lines(hunks: Sequence[LineHunk], span: _Span) -> _Moved:
     """Lines that were inserted right before or after the span do not touch it."""
     start, end = span.start, span.end or 0
     new_start, new_end, touched = start, end, False
