@@ -53,7 +53,7 @@ _ROOT = ""
 """Stands for the parent of a commit without parents."""
 
 
-class Hunk(NamedTuple):
+class LineHunk(NamedTuple):
     """`removed` lines from line `start` on became `added` lines from `new_start` on.
 
     Lines count from 0. If a number is 0, the start is the line before which the others were.
@@ -68,11 +68,11 @@ class Hunk(NamedTuple):
     def end(self) -> int:
         return self.start + self.removed
 
-    def swap_sides(self) -> Hunk:
-        return Hunk(self.new_start, self.added, self.start, self.removed)
+    def swap_sides(self) -> LineHunk:
+        return LineHunk(self.new_start, self.added, self.start, self.removed)
 
 
-class FileChange(NamedTuple):
+class LoggedFileChange(NamedTuple):
     """`status` is git's, such as `M`. `hunks`: None for binary files.
 
     Files of which only the mode or the line ends differ have no change.
@@ -81,16 +81,16 @@ class FileChange(NamedTuple):
     status: str
     old_blob: str
     new_blob: str
-    hunks: tuple[Hunk, ...] | None
+    hunks: tuple[LineHunk, ...] | None
 
 
 class LoggedCommit(NamedTuple):
     """`changes`: path → change, for each parent; of a commit without parents for `""`."""
 
     parents: tuple[str, ...]
-    changes: dict[str, dict[str, FileChange]]
+    changes: dict[str, dict[str, LoggedFileChange]]
 
-    def compare_with(self, parent: str, path: str) -> FileChange | None:
+    def compare_with(self, parent: str, path: str) -> LoggedFileChange | None:
         """Return how a file differs from a parent's; None if it does not."""
         return self.changes.get(parent, {}).get(path)
 
@@ -109,7 +109,7 @@ class LogReader:
         self._commit = LoggedCommit((), {})
         self._side = _ROOT
         self._listed: list[tuple[str, str, str, str]] = []
-        self._hunks: dict[str, list[Hunk] | None] = {}
+        self._hunks: dict[str, list[LineHunk] | None] = {}
         self._blobs = ""
         self._size = 0
         self._rest = b""
@@ -160,7 +160,7 @@ class LogReader:
     def _finish_side(self) -> None:
         """Give the hunks to the files. Equal pairs of blobs have equal hunks."""
         changes = {
-            path: FileChange(status, old, new, _freeze_hunks(self._hunks.get(f"{old}..{new}", [])))
+            path: LoggedFileChange(status, old, new, _freeze_hunks(self._hunks.get(f"{old}..{new}", [])))
             for path, status, old, new in self._listed
         }
         if changes:
@@ -173,13 +173,13 @@ class LogReader:
         return self._name
 
 
-def _read_hunk(match: re.Match[bytes]) -> Hunk:
+def _read_hunk(match: re.Match[bytes]) -> LineHunk:
     start, new_start = int(match["from"]), int(match["to"])
     removed, added = (1 if match[name] is None else int(match[name]) for name in ("removed", "added"))
-    return Hunk(start - (removed > 0), removed, new_start - (added > 0), added)
+    return LineHunk(start - (removed > 0), removed, new_start - (added > 0), added)
 
 
-def _freeze_hunks(hunks: list[Hunk] | None) -> tuple[Hunk, ...] | None:
+def _freeze_hunks(hunks: list[LineHunk] | None) -> tuple[LineHunk, ...] | None:
     return None if hunks is None else tuple(hunks)
 
 
@@ -212,7 +212,7 @@ def read_log(
     return reader.commits
 
 
-def read_diff(places: Places, start: str, end: str, *, seconds: float) -> dict[str, FileChange]:
+def read_diff(places: Places, start: str, end: str, *, seconds: float) -> dict[str, LoggedFileChange]:
     """Return how the files of two commits differ.
 
     Raises `GitFailed`, and `LimitExceeded` for more than `MOST_BYTES` or `seconds`.

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from vmrag_link.errors import GitError, LimitExceeded, plural
 from vmrag_link.git import configuration, history, line_history
-from vmrag_link.git.line_history import LoggedFileChange, LineHunk, LoggedCommit
+from vmrag_link.git.line_history import LineHunk, LoggedCommit, LoggedFileChange
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes
