@@ -17,7 +17,6 @@ from vmrag_link.git import hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import git
-from vmrag_link.ops.status.cautions import needs_hooks_for_files
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places, read_recorded_path
 from vmrag_link.settings import HookPlace
@@ -176,7 +175,7 @@ def _reinstall(ws: Workspace, finding: Finding) -> str:
 def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallReport:
     """Where they are, whatever the settings say: those may be what is broken."""
     place: HookPlace = "config" if hook_config.configured(ws.places) else "files"
-    files_only = needs_hooks_for_files(ws)
+    files_only = ws.stores_nothing and set(hooks) <= set(SYNCING)
     return installer.install(ws.places, hooks=hooks, force=True, place=place, files_only=files_only)
 
 

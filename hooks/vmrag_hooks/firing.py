@@ -77,7 +77,8 @@ def _is_first(folder: Path, hook: str) -> bool:
 
 
 def _move(ws: Workspace, _: Finding) -> str:
-    report = installer.install(ws.places, hooks=(), place=ws.config.hooks.place)
+    place = ws.config.hooks.place
+    report = installer.install(ws.places, hooks=(), place=place, files_only=ws.stores_nothing)
     return f"The hooks are in {report.folder} alone."
 
 

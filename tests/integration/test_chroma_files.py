@@ -264,6 +264,19 @@ def test_stored_collection_hides_a_source_of_the_same_name(project, client, star
     assert set(store["handbook"]) == {"note.md_chunk_0", "more.md_chunk_0"}
 
 
+@pytest.mark.parametrize("kind", ["stored"], indirect=True)
+def test_notes_hide_a_stored_collection_of_the_same_name(project, client, started):
+    notes = '  - collection: handbook\n    paths: [".vmrag/notes/"]\n    write: true\n'
+    project.write(".vmrag.yaml", SETTINGS + notes)
+    project.write(".vmrag/notes/stripes.md", "A zebra in a note of the repository.\n")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "notes")
+    project.vmrag("trust", "--yes")
+    store = read(client, project.ask("path", "chroma"))
+    assert store == query(project)
+    assert list(store["handbook"]) == ["stripes_chunk_0"]
+
+
 @pytest.mark.parametrize("kind", ["files"], indirect=True)
 def test_store_works_before_anything_is_set_up(project, client, started):
     project.git("rm", "-q", ".vmrag.yaml")
@@ -298,7 +311,7 @@ def test_auto_starts_nothing_until_a_store_with_files_is_in_use(project, started
     started.clear()
     project.vmrag("query", "zebra")
     assert started == []
-    commands = [["query", "zebra"], ["status"], ["sync"], ["path", "index"]]
+    commands = [["query", "zebra"], ["status"], ["sync"], ["query", "zebra"]]
     for number, command in enumerate(commands):
         project.git("switch", "-q", "--detach", ("first", "second")[number % 2], env={"VMRAG": "0"})
         assert started == []

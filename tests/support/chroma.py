@@ -54,7 +54,9 @@ CLIENT = """
 import json, os, sys
 os.chdir("/")
 import chromadb
+from chromadb.api.client import SharedSystemClient
 for line in sys.stdin:
+    SharedSystemClient.clear_system_cache()  # a store that was not borrowed may be built again at its path
     path, tenant, database = json.loads(line)
     settings = chromadb.Settings(anonymized_telemetry=False)
     client = chromadb.PersistentClient(path, settings=settings, tenant=tenant, database=database)

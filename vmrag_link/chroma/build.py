@@ -251,7 +251,7 @@ def _by_documents(add: Mapping[str, list[Placed]], index: OpenIndex) -> Mapping[
     Code is compared whole: another version of a grammar cuts an equal text into other chunks.
     """
     collections = index.collections
-    return {name: rows for name, rows in add.items() if collections[name].collection.chunking.strategy != "code"}
+    return {name: rows for name, rows in add.items() if not collections[name].collection.is_code}
 
 
 def _batches(documents: Iterable[Placed]) -> Iterator[list[Placed]]:

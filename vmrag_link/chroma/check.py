@@ -50,16 +50,18 @@ class OpenIndex:
     """Views as one index. Hold their locks while they are opened. They stay readable where they are
     removed afterwards.
 
-    A collection of a view hides those of the same name in later views, as in a query. `leave_out`:
-    collections that are not wanted.
+    As in a query, a stored collection hides files of the same name, except notes, which hide the
+    stored collection. `leave_out`: collections that are not wanted.
     """
 
     def __init__(self, folder: Path, *more: Path, leave_out: frozenset[str] = frozenset()) -> None:
         self.folder = folder
         views: list[IndexView] = []
         for path in (folder, *more):
-            hidden = leave_out.union(*(earlier.collections for earlier in views))
-            views.append(view.drop_collections(view.read(path), hidden))
+            one = view.read(path)
+            derived = {name for name, held in one.collections.items() if not held.collection.has_notes}
+            hidden = derived.intersection([name for earlier in views for name in earlier.collections])
+            views.append(view.drop_collections(one, leave_out | hidden))
         revisions = [seal.read(path).revision for path in (folder, *more)]
         self.revision = JOINT.join(revisions)
         self.revisions = {

@@ -112,7 +112,7 @@ def read(folder: Path) -> IndexView:
         raise unusable(folder, f"{FILE} cannot be read ({error})") from error
 
 
-def drop_collections(view: IndexView, names: frozenset[str]) -> IndexView:
+def drop_collections(view: IndexView, names: AbstractSet[str]) -> IndexView:
     """Return the view without these collections."""
     if view.collections.keys().isdisjoint(names):
         return view
@@ -137,26 +137,12 @@ def joined(views: Sequence[IndexView]) -> IndexView:
         return views[0]
     hidden = {name for view in views[1:] for name in view.collections}.intersection(views[0].collections)
     if hidden:
-        views = [_without(views[0], hidden), *views[1:]]
+        views = [drop_collections(views[0], hidden), *views[1:]]
     return msgspec.structs.replace(
         views[0],
         collections={name: each for view in views for name, each in view.collections.items()},
         parts=tuple(part for view in views for part in view.parts),
         unembedded={name: why for view in views for name, why in view.unembedded.items()},
-    )
-
-
-def _without(view: IndexView, names: AbstractSet[str]) -> IndexView:
-    """Return a view without some collections."""
-    parts = (
-        msgspec.structs.replace(part, pieces={name: piece for name, piece in part.pieces.items() if name not in names})
-        for part in view.parts
-    )
-    return msgspec.structs.replace(
-        view,
-        collections={name: held for name, held in view.collections.items() if name not in names},
-        parts=tuple(parts),
-        unembedded={name: why for name, why in view.unembedded.items() if name not in names},
     )
 
 

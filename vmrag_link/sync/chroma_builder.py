@@ -49,7 +49,6 @@ def build_wanted(
     bind_files()
     while lacking := chroma.lacking():
         _build(chroma, lacking[0], vectors=vectors, progress=progress, log=log)
-        bind_files()
     chroma.tidy()
 
 

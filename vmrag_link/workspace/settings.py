@@ -182,7 +182,8 @@ class WorkspaceChroma(NamedTuple):
         if config.chroma.sources == "off" or not (config.sources or proposed):
             return ""
         named = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
-        decisive = (config.chroma.sources, config.embedding.model, config.sources_max_bytes, named)
+        writable = [source.collection for source in config.sources if source.write]
+        decisive = (config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, named)
         return canonical_json([__version__, FORMAT, *decisive])
 
     @property
