@@ -121,7 +121,7 @@ BUDGETS = {
 
 FILES = {
     "status": Budget(140, 6, "yaml"),
-    "query --mode keyword setup": Budget(150, 9, "yaml"),
+    "query --mode keyword setup": Budget(151, 9, "yaml"),
     "list": Budget(145, 8, "yaml"),
     "sync": Budget(110, 6, "yaml"),
 }
