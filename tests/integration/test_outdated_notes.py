@@ -13,7 +13,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from tests.support.terminal import new_project
 from vmrag_link.git import configuration, line_history, plumbing
 from vmrag_link.sources.citations import find_citations
-from vmrag_link.sources.outdated import NoteCheck, check_notes, find_citing_notes
+from vmrag_link.sources.outdated import NoteCheck, check_all_notes, check_notes, find_citing_notes
 
 NOTE = "notes/auth.md"
 FILE = "src/auth.py"
@@ -387,6 +387,23 @@ def test_note_with_many_paths_is_limited(repo: Repo):
     started = time.monotonic()
     assert describe(repo) == f"cites {FILE}:10, changed since in 1 commit"
     assert time.monotonic() - started < 10
+
+
+def test_any_number_of_notes_is_checked(repo: Repo):
+    """An answer compares 200 files at most."""
+    names = [f"src/file{number}.py" for number in range(600)]
+    notes = {f"notes/{number}.md": f"See {name}:1.\n" for number, name in enumerate(names)}
+    for name, text in (*((name, "1\n") for name in names), *notes.items()):
+        repo.write(name, text)
+    repo.git("add", "-A")
+    repo.git("commit", "-qm", "files")
+    changed = [0, 250, 599]
+    repo.commit("edit", **{names[number]: "2\n" for number in changed})
+    places, head = plumbing.locate(repo.top), repo.git("rev-parse", "HEAD")
+    result = check_all_notes(places, notes, head, seconds=60)
+    assert list(result.outdated) == [f"notes/{number}.md" for number in changed]
+    assert not result.unknown
+    assert check_all_notes(places, {}, head, seconds=60) == NoteCheck({})
 
 
 # -- a pull request

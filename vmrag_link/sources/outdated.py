@@ -14,6 +14,7 @@ files that git converts.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -127,6 +128,35 @@ def check_notes(
     return NoteCheck(outdated, tuple(note for note in cited if note not in complete))
 
 
+def check_all_notes(places: Places, notes: Mapping[str, str], head: str | None, *, seconds: float) -> NoteCheck:
+    """Check any number of notes of the working tree as `check_notes` does, `MOST_PATHS` files at a
+    time. `seconds`: limit of all git processes together.
+    """
+    until = time.monotonic() + seconds
+    outdated: dict[str, OutdatedNote] = {}
+    unknown: tuple[str, ...] = ()
+    for batch in _split_notes(notes):
+        remaining = max(0.0, until - time.monotonic())
+        check = check_notes(places, batch, head, working_tree=True, seconds=remaining)
+        outdated |= check.outdated
+        unknown += check.unknown
+    return NoteCheck(outdated, unknown)
+
+
+def _split_notes(notes: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield groups of notes that together cite at most `MOST_PATHS` files, or single notes."""
+    batch: dict[str, str] = {}
+    paths: set[str] = set()
+    for note, text in notes.items():
+        cited = {path for citation in find_citations(note, text) for path in citation.paths}
+        if batch and len(paths | cited) > MOST_PATHS:
+            yield batch
+            batch, paths = {}, set()
+        batch[note] = text
+        paths |= cited
+    yield batch
+
+
 def find_citing_notes(
     places: Places, notes: Mapping[str, str], start: str, head: str, *, seconds: float = 60.0
 ) -> tuple[CitingNote, ...]:
@@ -142,19 +172,33 @@ def find_citing_notes(
         pairs = [(c, path) for c in find_citations(note, text) for path in c.paths if path in changes]
         if pairs and note not in changes:
             touched[note] = pairs
-    if not touched:
-        return ()
-    walk = _Walk(touched.keys(), start, history.boundary(places))
-    paths = dict.fromkeys((*touched, *(path for pairs in touched.values() for _, path in pairs)))
-    log = line_history.read_log(places, start, list(paths), walk.wants_more, seconds=seconds)
-    traces = {trace.note: trace for trace in walk.complete}
+    histories = _follow_notes(
+        places, {note: pairs for note, pairs in touched.items() if any(c.first for c, _ in pairs)}, start, seconds
+    )
     citing = []
     for note, pairs in touched.items():
-        lines = _LineHistory(log, traces[note], start, committed=True) if note in traces else None
+        lines = histories.get(note)
         named = (c.name_place(path) for c, path in pairs if _is_touched(c, path, changes[path], lines))
         if cited := tuple(dict.fromkeys(named)):
             citing.append(CitingNote(note, cited))
     return tuple(citing)
+
+
+def _follow_notes(
+    places: Places, cited: Mapping[str, Sequence[tuple[Citation, str]]], tip: str, seconds: float
+) -> dict[str, _LineHistory]:
+    """Return what happened to files between the last commits of notes and `tip`, by note."""
+    until = time.monotonic() + seconds
+    notes = list(cited)
+    histories: dict[str, _LineHistory] = {}
+    for first in range(0, len(notes), MOST_PATHS):
+        group = notes[first : first + MOST_PATHS]
+        paths = dict.fromkeys((*group, *(path for note in group for _, path in cited[note][:MOST_PATHS])))
+        walk = _Walk(group, tip, history.boundary(places))
+        remaining = max(0.0, until - time.monotonic())
+        log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=remaining)
+        histories |= {trace.note: _LineHistory(log, trace, tip, committed=True) for trace in walk.complete}
+    return histories
 
 
 def _is_touched(citation: Citation, path: str, change: LoggedFileChange, lines: _LineHistory | None) -> bool:

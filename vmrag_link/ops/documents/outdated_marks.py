@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from vmrag_link.errors import no_collection
 from vmrag_link.git import plumbing
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.sources.outdated import ChangedCitation, check_notes
+from vmrag_link.sources.outdated import ChangedCitation, check_all_notes, check_notes
 from vmrag_link.workspace import ReadableStore, Workspace, source_tree
 
 MOST_SECONDS = 60.0
-"""Limit of git's process for a list of all notes."""
+"""Limit of all git processes for a list of all notes."""
 
 Key = tuple[str, str]
 
@@ -68,7 +68,7 @@ def list_outdated(ws: Workspace, collection: str | None) -> OutdatedReport:
     documents = tree.documents(keys) if tree else {}
     texts = {document.source: document.content for document in documents.values()}
     head = plumbing.head(ws.places).commit
-    check = check_notes(ws.places, texts, head, working_tree=True, seconds=MOST_SECONDS)
+    check = check_all_notes(ws.places, texts, head, seconds=MOST_SECONDS)
     rows = [
         OutdatedRow(*key, document.source, document.title, check.outdated[document.source].citations)
         for key, document in sorted(documents.items())
