@@ -34,6 +34,7 @@ SECONDS = 2.0
 MOST_PATHS = 200
 """Limit of the cited files that one git process compares."""
 
+_NOTES_AT_ONCE = 50
 _MOST_FILE_BYTES = 2_000_000
 _MOST_BYTES = 20_000_000
 
@@ -191,8 +192,8 @@ def _follow_notes(
     until = time.monotonic() + seconds
     notes = list(cited)
     histories: dict[str, _LineHistory] = {}
-    for first in range(0, len(notes), MOST_PATHS):
-        group = notes[first : first + MOST_PATHS]
+    for first in range(0, len(notes), _NOTES_AT_ONCE):
+        group = notes[first : first + _NOTES_AT_ONCE]
         paths = dict.fromkeys((*group, *(path for note in group for _, path in cited[note][:MOST_PATHS])))
         walk = _Walk(group, tip, history.boundary(places))
         remaining = max(0.0, until - time.monotonic())

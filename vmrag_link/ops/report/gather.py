@@ -123,8 +123,8 @@ def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: KnownPlace) 
     try:
         notes = {document.source: document.content for document in tree.documents(keys).values()}
         return find_citing_notes(ws.places, notes, start, end), ""
-    except (GitError, LimitExceeded) as error:
-        return (), error.message
+    except (GitError, LimitExceeded, OSError) as error:
+        return (), str(error)
 
 
 def _known_place(ws: Workspace, place: ComparedPlace) -> KnownPlace:
