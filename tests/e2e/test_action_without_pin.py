@@ -84,7 +84,7 @@ def test_check_passes_with_one_line_without_pin_and_sources(tmp_path, monkeypatc
     project = new_project(tmp_path / "work", settings="embedding:\n  model: hash\n")
     project.write(".vmrag/queries.yaml", QUERIES)
     done = project.vmrag("check", "--junit", str(tmp_path / "cases.xml"))
-    assert done.out == "The repository has no pin and no sources, so no query of .vmrag/queries.yaml was asked.\n"
+    assert done.out == "The repository has no pin and no sources, so nothing can answer .vmrag/queries.yaml.\n"
     assert project.ask("check")["queries"] == []
     assert "<testsuite" in (tmp_path / "cases.xml").read_text()
     project.write(".vmrag.yaml", SOURCES)
@@ -99,4 +99,4 @@ def test_check_of_the_action_passes_without_pin_and_sources(plain: Ci):
     plain.ada.git("push", "-q", "--no-verify", str(plain.world.hub.top), "HEAD:refs/heads/main")
     done = plain.on_push(mode="check")
     assert done.passed
-    assert "no query of .vmrag/queries.yaml was asked" in done.log
+    assert "nothing can answer .vmrag/queries.yaml" in done.log

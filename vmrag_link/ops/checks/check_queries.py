@@ -180,7 +180,7 @@ def check_queries(
     )
 
 
-NOTHING_TO_ASK = f"The repository has no pin and no sources, so no query of {QUERIES_NAME} was asked."
+NOTHING_TO_ASK = f"The repository has no pin and no sources, so nothing can answer {QUERIES_NAME}."
 
 
 def has_nothing_to_ask(ws: Workspace) -> bool:

@@ -115,7 +115,7 @@ def answers(
 
 def _names(searcher: Searcher, golden: GoldenFile, keys: set[Key]) -> GoldenNames:
     """Names for these documents and those that the queries expect. A path that is also the full
-    name of another document is written in full, because a recorded name means that one.
+    name of another document gets the collection, because a recorded name means that one.
     """
     full: dict[str, str] = {}
     for name in {name for query in golden.queries for name in query.named_documents}:

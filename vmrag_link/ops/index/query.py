@@ -148,8 +148,6 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
 def with_untracked_matches(ws: ReadableStore, asked: Query, kb: KbBlock) -> KbBlock:
     """Return where an answer comes from, with the number of untracked files that `--untracked`
     would add to its results. It searches these files, so that the number is about the query.
-
-    Raises as `searching`.
     """
     if not isinstance(ws, Workspace) or ws.config.sources_untracked != "ask" or kb.sources is None:
         return kb
