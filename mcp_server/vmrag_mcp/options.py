@@ -25,16 +25,18 @@ SWITCH = "enable_toolset"
 """The tool that switches toolsets on."""
 
 _ABOUT = (
-    "Knowledge base of this git repository: documents, decisions, notes and issue logs, versioned together with the code. "
+    "Search of this git repository: its documentation, its code and, if it has a knowledge base, stored documents such as decisions, "
+    "notes and issue logs, all at the checked-out commit. "
     "Before you answer a question about the project, or edit its code, search it: chroma_query_documents asks all collections at once, "
     "documents and code, by words and by meaning. "
     "'Where is X' takes one call of chroma_query_documents, with symbol=X, and with max_tokens it packs whole symbols of several files, "
     "each with path, lines and commit. "
-    "What should be known later is written down with chroma_add_documents; dolt_commit makes a revision of it."
+    "Write down with chroma_add_documents what should be known later, and make a revision of it with dolt_commit. "
+    "A repository without a knowledge base needs the user's consent for that."
 )
 _TRUTH = (
-    "Every answer comes from the knowledge that the checked-out code commit pins; the block 'kb' says which revision that was, and in_sync "
-    "whether it is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
+    "Every answer comes from the checked-out commit: its files and, if it pins one, a revision of the knowledge base. The block 'kb' names "
+    "both; in_sync tells whether the revision is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
 )
 
 _FILES = (

@@ -68,7 +68,7 @@ def place(kb: KbBlock) -> str:
         return "from this machine alone, not versioned"
     state = "uncommitted documents included" if kb.dirty else "as committed"
     places = [_describe_files(kb.sources)] if kb.sources else []
-    if kb.commit:
+    if kb.commit and not kb.empty:
         places.append(
             f"revision {kb.commit[:7]} of the knowledge base, {state}"
             if kb.sources

@@ -140,7 +140,7 @@ def _verdict(report: GoldenReport) -> str:
     asked = plural(len(report.queries), "query")
     said = f"{report.missed} of {asked} not answered as expected" if report.missed else f"{asked} answered as expected"
     said += ", apart from the recorded rankings" if report.outdated else ""
-    if not report.kb.commit:
+    if not report.kb.commit or report.kb.empty:
         return f"{said}, {answering.place(report.kb)}."
     state = ", uncommitted documents included" if report.kb.dirty else ""
     return f"{said}; asked revision {report.kb.commit[:7]}{state}."

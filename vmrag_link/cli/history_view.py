@@ -46,11 +46,11 @@ def diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
 
 
 def _names(diff: WordDiff) -> Iterator[str]:
-    return (_name(diff, each) for each in diff.documents())
+    return (_shown_name(diff, each) for each in diff.documents())
 
 
 def _status(diff: WordDiff) -> Iterator[str]:
-    return (f"{MARKS[each.kind][0]}\t{_name(diff, each)}" for each in diff.documents())
+    return (f"{MARKS[each.kind][0]}\t{_shown_name(diff, each)}" for each in diff.documents())
 
 
 def diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
@@ -127,12 +127,12 @@ def _colour(op: worddiff.Op, text: str) -> str:
     return "\n".join(output.style(line, fg=COLOURS[op]) if line else "" for line in text.split("\n"))
 
 
-def _name(diff: WordDiff, document: DocumentDiff) -> str:
+def _shown_name(diff: WordDiff, document: DocumentDiff) -> str:
     return diff.names[f"{document.collection}/{document.doc_id}"]
 
 
 def _both_names(diff: WordDiff, document: DocumentDiff) -> str:
-    name = _name(diff, document)
+    name = _shown_name(diff, document)
     return f"{diff.names[document.old_name]} -> {name}" if document.old_name else name
 
 

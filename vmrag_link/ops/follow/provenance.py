@@ -58,7 +58,7 @@ class SourceBlock(Record, frozen=True, omit_defaults=True):
 class KbBlock(Record, frozen=True, omit_defaults=True):
     """`commit` is the revision that was read, with the uncommitted documents if `dirty`; empty:
     none was. `in_sync` False: not the pinned one. `versioned` False: no revision, what this machine
-    alone holds.
+    alone holds. `empty`: files answer, and the revision has no documents.
     """
 
     worktree: str
@@ -69,6 +69,7 @@ class KbBlock(Record, frozen=True, omit_defaults=True):
     in_sync: bool
     versioned: bool = True
     sources: SourceBlock | None = None
+    empty: bool = False
 
 
 class Standing(Record, frozen=True):
@@ -116,8 +117,15 @@ def viewed(ws: ReadableStore, view: View) -> Standing:
         dirty=view.dirty,
         in_sync=not view.notes,
         sources=_source_block(view.sources, view.git_head, view.files_note),
+        empty=bool(view.sources and view.revision) and _is_empty(view),
     )
     return Standing(view.at, view.revision, block, view.notes)
+
+
+def _is_empty(view: View) -> bool:
+    from vmrag_link.index import contents  # a log needs no index
+
+    return not any(held.documents for held in contents.held_collections(view.folder).values())
 
 
 def with_sources(stands: Standing, opened: OpenSources | None) -> Standing:
