@@ -345,9 +345,13 @@ def test_move_makes_stored_documents_files_and_back(project):
     project.vmrag("move", "log", "--to", "files")
     assert (project.top / ".vmrag/log/a/b.md").read_text() == "---\nn: 1\n---\nOne."
     assert project.ask("query", "one")["results"][0]["doc_id"] == "a/b"
-    project.vmrag("commit", "-m", "Moved")
+    project.vmrag("commit", "--git", "-m", "Moved")
+    earlier = project.vmrag("log", "log/a/b").err.partition("a stored document: ")[2].split()
+    assert "One" in project.vmrag(*earlier[1:]).out
     project.vmrag("move", "log", "--to", "store")
     assert not (project.top / ".vmrag/log").exists()
+    project.vmrag("commit", "--git", "-m", "Stored")
+    assert "as a note: git log -- .vmrag/log/a/b.md" in project.vmrag("log", "log/a/b").err
     (row,) = project.ask("list", "--collection", "log")["documents"]
     assert (row["doc_id"], row["metadata"]) == ("a/b", {"n": 1})
 

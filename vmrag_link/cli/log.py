@@ -14,6 +14,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.ops.history import file_history, history
+from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.file_history import FileHistory
 from vmrag_link.ops.history.history import LogStep, Revisions
 from vmrag_link.workspace import Workspace
@@ -59,6 +60,7 @@ def command(
         file = file_history.file_history(ws, places, limit=limit or USUAL)
         if file:
             _refuse_graph(file, graph=graph)
+            moved = "" if invocation.as_json else _find_stored_history(ws, file)
             if invocation.as_json:
                 invocation.emit({"commits": list(file.reports(detail))})
             else:
@@ -70,8 +72,31 @@ def command(
                 invocation.emit({"revisions": list(found.reports(detail))})
             else:
                 invocation.page(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
+            moved = "" if invocation.as_json else _find_note_history(ws, found)
+        if moved:
+            output.complain(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
     if (file or found).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
         output.complain(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
+
+
+def _find_stored_history(ws: Workspace, file: FileHistory) -> str:
+    """Return the command that shows the history of a note as a stored document."""
+    if not file.is_note:
+        return ""
+    from vmrag_link.ops.history.moved_history import find_stored_history
+
+    return find_stored_history(ws, file.name)
+
+
+def _find_note_history(ws: Workspace, found: Revisions) -> str:
+    """Return the command that shows the history of a stored document as a note."""
+    changes = [step.document for step in found.steps if step.document]
+    header = (changes[0].after or changes[0].before) if changes else None
+    if header is None:
+        return ""
+    from vmrag_link.ops.history.moved_history import find_file_history
+
+    return find_file_history(ws, DocumentName(*header.key))
 
 
 def _naming_files(ws: Workspace, places: tuple[str, ...]) -> contextlib.AbstractContextManager[None]:

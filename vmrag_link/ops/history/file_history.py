@@ -75,6 +75,7 @@ class FileHistory:
         self._source = file.source
         self._path = file.path
         self.name = file.name
+        self.is_note = file.source.write
         self.more = len(changes) > limit
         self.steps = [FileStep(file_commit(file.name, file.path, change), change) for change in changes[:limit]]
 
@@ -131,6 +132,8 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     if not names or len(names) > _RANGE_AND_NAME:
         return None
     reach = names[0] if len(names) > 1 else None
+    if reach and ws.initialized and ws.engine.has_revision(reach):
+        return None  # a revision of the knowledge base has no files
     for file in _find_documents(ws, names[-1], reach):
         reached = _reached(ws, reach)
         changes = file_log.file_log(ws.places, reached, file.path, limit=limit + 1) if reached else []

@@ -22,6 +22,7 @@ TOPICS = (
     indexes.VIEWS,
     indexes.COPIES,
     indexes.SOURCES,
+    indexes.NOTES,
     indexes.LOCAL_INDEX,
     indexes.STORES,
     indexes.SERVER,

@@ -30,7 +30,7 @@ from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync import background, chroma_sharing, shared_vectors, source_views
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores, find_problem
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, source_tree
 
 _COMMAND = "vmrag sync"
 
@@ -161,6 +161,24 @@ def _mend_vectors(ws: Workspace, _: Finding) -> str:
 
 VIEWS = Topic("indexes", views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED": _sync})
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
+MOST_NOTES, MOST_NOTE_BYTES = 20_000, 100_000_000
+"""Above these, a stored collection is cheaper than files, because `git status` looks at each."""
+
+
+def _check_notes(ws: Workspace) -> Iterator[Finding]:
+    """Recommend a stored collection instead of very many notes."""
+    writable = [source for source in ws.sources.configured if source.write]
+    tree = source_tree.in_work_tree(ws) if writable else None
+    for source in writable if tree else ():
+        files = tree.listing.files.get(source.collection, ()) if tree else ()
+        size = sum(file.size for file in files)
+        if len(files) > MOST_NOTES or size > MOST_NOTE_BYTES:
+            what = f"{source.collection} has {len(files):,} notes with {size / 1_000_000:,.0f} MB, which slow git down."
+            move = f"vmrag move {quoted(source.collection)} --to store"
+            yield Finding("NOTES_MANY", "note", what, move, source.collection)
+
+
+NOTES = Topic("notes", _check_notes)
 SOURCES = Topic("indexes of sources", _check_sources, {"SOURCES_DAMAGED": _drop_sources})
 LOCAL_INDEX = Topic("this machine's index", _check_local, {"LOCAL_INDEX_DAMAGED": _drop_local})
 VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})

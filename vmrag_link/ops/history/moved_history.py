@@ -1,0 +1,33 @@
+"""Where the rest of the history is of a document that `vmrag move` made a file, or stored."""
+
+from __future__ import annotations
+
+from vmrag_link.errors import quoted
+from vmrag_link.git import file_log, plumbing
+from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.workspace import Workspace
+
+
+def find_stored_history(ws: Workspace, note: DocumentName) -> str:
+    """Return the command that shows what a note was as a stored document; empty if it was none."""
+    revision = ws.standing_revision if ws.initialized else None
+    if revision is None:
+        return ""
+    stored = ws.engine.document_history(revision, *note.key)
+    newest = next((info.revision for info in ws.engine.log(revision) if info.revision in stored), "")
+    return f"vmrag log {newest} {quoted(str(note))}" if newest else ""
+
+
+def find_file_history(ws: Workspace, document: DocumentName) -> str:
+    """Return the command that shows what a stored document was as a note; empty if it was none.
+
+    Looks where `vmrag move` writes notes by default.
+    """
+    from vmrag_link.settings import SourceSettings
+    from vmrag_link.sources import notes
+
+    head = plumbing.head(ws.places).commit
+    if head is None:
+        return ""
+    path = notes.note_path(SourceSettings(document.collection, (f".vmrag/{document.collection}/",)), document.doc_id)
+    return f"git log -- {quoted(path)}" if file_log.file_log(ws.places, [head], path, limit=1) else ""
