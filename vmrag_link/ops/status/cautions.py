@@ -74,8 +74,10 @@ def missing_hooks(ws: Workspace) -> Caution | None:
 
 def needs_hooks_for_files(ws: Workspace) -> bool:
     """Return True if only Chroma's store needs hooks, because no documents are stored."""
-    chroma = ws.chroma.local
-    return chroma.is_set and bool(chroma.rules) and ws.stores_nothing
+    if not ws.stores_nothing:
+        return False
+    chroma = ws.chroma.local  # it reads the settings, which may be what is broken
+    return chroma.is_set and bool(chroma.rules)
 
 
 def misses_hooks_for_files(ws: Workspace) -> bool:
