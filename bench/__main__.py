@@ -27,6 +27,7 @@ from bench import (
     mcp,
     merge,
     migrate,
+    notes,
     parallel,
     query,
     segments,
@@ -47,6 +48,7 @@ Part = Callable[[Path, list[int], int, dict[str, str]], list[Figure]]
 PARTS: dict[str, Part] = {
     "switch": switch.run,
     "segments": segments.run,
+    "notes": lambda folder, _, rounds, env: notes.run(folder, rounds, env),
     "sources": lambda folder, _, rounds, env: sources.run(folder, rounds, env),
     "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
     "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),

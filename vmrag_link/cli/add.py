@@ -170,7 +170,7 @@ def _read_draft(ws: Workspace, invocation: Invocation, given: _Given) -> NoteDra
     from vmrag_link.ops.documents.note_writes import NoteDraft
 
     if given.text is None:
-        from vmrag_link.ops.documents.import_files import read_note_draft
+        from vmrag_link.ops.documents.note_drafts import read_note_draft
 
         draft = read_note_draft(ws, invocation.directory / (given.file or ""))
     else:

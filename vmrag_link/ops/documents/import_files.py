@@ -20,11 +20,9 @@ from vmrag_link.ops.documents import collections, import_bases, leaving_out, pla
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.import_reports import ImportReport
 from vmrag_link.ops.documents.leaving_out import LeavingOut
-from vmrag_link.ops.documents.note_writes import NoteDraft
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.put import Arranged, Existing, PutRequest, put
 from vmrag_link.ops.documents.tracked_files import TrackedFiles
-from vmrag_link.sources.notes import slug
 from vmrag_link.workspace import Workspace
 
 
@@ -114,19 +112,6 @@ class FileRequest(Record, frozen=True):
     doc_id: str | None = None
     title: str = ""
     metadata: str = "{}"
-
-
-def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
-    """Return the note that a file gives, converted to text if need be. Nothing is stored.
-
-    Raises `SourceReadOnly` for a file that git tracks here and a source can read, and as
-    `import_files`.
-    """
-    with converter_of(ws) as converter:
-        content = importing.read_named(file, converter)
-    named = importing.existing(file)
-    TrackedFiles(ws, [named], None, texts=True).require_other([named])
-    return NoteDraft(content.content, slug(content.title or file.stem), "", metadata_of(content))
 
 
 def add_file(

@@ -1,0 +1,26 @@
+"""Notes that `vmrag add FILE` makes of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmrag_link.documents import importing
+from vmrag_link.models import metadata_of
+from vmrag_link.ops.documents.import_files import converter_of
+from vmrag_link.ops.documents.note_writes import NoteDraft
+from vmrag_link.ops.documents.tracked_files import TrackedFiles
+from vmrag_link.sources.notes import slug
+from vmrag_link.workspace import Workspace
+
+
+def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
+    """Return the note that a file gives, converted to text if need be. Nothing is stored.
+
+    Raises `SourceReadOnly` for a file that git tracks here and a source can read, and as
+    `import_files`.
+    """
+    with converter_of(ws) as converter:
+        content = importing.read_named(file, converter)
+    named = importing.existing(file)
+    TrackedFiles(ws, [named], None, texts=True).require_other([named])
+    return NoteDraft(content.content, slug(content.title or file.stem), "", metadata_of(content))
