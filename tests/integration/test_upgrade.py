@@ -5,6 +5,7 @@ replacement. `tests/data/setup-0.1.sh` makes them.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.hooks("off")
 
 REMOVED_SETTING = "import.on_stale was removed. Stored copies do not follow their files."
 DEDUPE = "vmrag sources dedupe"
+NOTES = 'sources:\n  - collection: notes\n    paths: [".vmrag/notes/"]\n    write: true\n'
 ADD_SOURCE = "vmrag sources add docs --collection handbook"
 
 
@@ -180,6 +182,28 @@ def test_version_0_1_prints_the_upgrade_after_a_colleague_adds_sources(
     error = world.ada.vmrag("query", "rest", code=2).err
     assert "requires vmrag-link 0.2.0 or newer; this is 0.1.0" in error
     assert "hint: python -m pip install --upgrade 'vmrag-link>=0.2.0'" in error
+
+
+@pytest.mark.parametrize("setting", ["chroma:\n  sources: all\n", "sources_untracked: ask\n", NOTES])
+@pytest.mark.parametrize("stated", ["", 'requires: "0.1"\n'], ids=["none", "0.1"])
+def test_doctor_finds_new_settings_that_require_no_version(setting: str, stated: str, world: Formerly) -> None:
+    dan = world.person("dan")
+    dan.write(".vmrag.yaml", f"embedding:\n  model: hash\n{stated}{setting}")
+    topics = dan.ask("doctor", code=None)["topics"]
+    (fix,) = [row["fix"] for topic in topics for row in topic["findings"] if row["code"] == "VERSION_NOT_REQUIRED"]
+    if stated:
+        assert fix == 'Write requires: "0.2.0" in line 3.'
+        return
+    subprocess.run(fix, shell=True, cwd=dan.top, check=True)
+    assert "VERSION_NOT_REQUIRED" not in dan.vmrag("doctor", code=None).out
+    assert (dan.top / ".vmrag.yaml").read_text().endswith('\nrequires: "0.2.0"\n')
+
+
+def test_doctor_accepts_old_settings_without_a_version(world: Formerly) -> None:
+    world.person("dan").write(
+        ".vmrag.yaml", 'sources_untracked: true\nsources: [{collection: "write", paths: [docs/]}]\n'
+    )
+    assert "VERSION_NOT_REQUIRED" not in world.person("dan").vmrag("doctor", code=None).out
 
 
 # -- hooks that version 0.1.0 installed

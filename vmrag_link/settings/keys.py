@@ -131,6 +131,19 @@ REMOVED = {
 }
 """Settings of earlier versions, each with what replaces it."""
 
+
+def is_new_setting(name: str, text: str) -> bool:
+    """Return whether version 0.1 does not know a setting of the file, or its value.
+
+    `text` is the value as the file states it, `sources` as JSON.
+    """
+    return (
+        name == "chroma.sources"
+        or (name == "sources_untracked" and text == "ask")
+        or (name == "sources" and '"write":' in text)
+    )
+
+
 CORE = Schema(Config, _declared(Config))
 KEYS = CORE.keys
 """Every setting of the core by its dotted name."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from vmrag_link import config, toolset
 from vmrag_link.config import AGREE
 from vmrag_link.errors import ConfigInvalid, PinMalformed
+from vmrag_link.formats import SOURCES_VERSION, is_below
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.follow import lazy_fetch
@@ -19,6 +20,8 @@ from vmrag_link.ops.pins import empty_pin
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, what_it_is
+from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.keys import is_new_setting
 from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace
 
@@ -97,6 +100,23 @@ def _check_settings(ws: Workspace) -> Iterator[Finding]:
     """Settings that cannot be used stop every command; what was ignored is a warning each."""
     for warning in ws.settings.loaded.warnings:
         yield Finding("CONFIG_IGNORED", "warning", warning, _fix_of_setting(ws, warning))
+    yield from _check_requirement(config.own_text(ws.places.config) or b"")
+
+
+def _check_requirement(text: bytes) -> Iterator[Finding]:
+    """Find settings that stop an older program, which does not print its upgrade."""
+    entries = settings_file.read(text, CONFIG_NAME)
+    stated = next((entry for entry in entries if entry.key == "requires"), None)
+    new = next((entry for entry in entries if is_new_setting(entry.key, entry.text or "")), None)
+    if new is None or not is_below((stated.text if stated else "") or "0", SOURCES_VERSION):
+        return
+    place = f"{CONFIG_NAME}, line {new.line}"
+    message = (
+        f"{place}: versions before {SOURCES_VERSION} do not know this value of {new.key}, and fail in every command."
+    )
+    line = f'requires: "{SOURCES_VERSION}"'
+    fix = f"Write {line} in line {stated.line}." if stated else f"printf '\\n{line}\\n' >> {CONFIG_NAME}"
+    yield Finding("VERSION_NOT_REQUIRED", "warning", message, fix, new.key)
 
 
 def _fix_of_setting(ws: Workspace, warning: str) -> str:
