@@ -334,6 +334,20 @@ def test_note_stays_if_another_command_holds_the_index(project):
     assert project.ask("query", "first")["results"][0]["doc_id"] == "first"
 
 
+# -- names
+
+
+def test_names_that_a_file_system_confuses_get_files_of_their_own(project):
+    for doc_id in ("Docs/x", "docs/y", "a", "A", "a.md/b"):
+        project.vmrag("add", "-m", f"Text of {doc_id}.", "--id", doc_id)
+    rows = project.ask("list", "--collection", "notes")["documents"]
+    assert {row["doc_id"]: row["title"] for row in rows} == {
+        doc_id: f"Text of {doc_id}." for doc_id in ("Docs/x", "docs/y", "a", "A", "a.md/b")
+    }
+    folded = [path.relative_to(project.top).as_posix().casefold() for path in (project.top / FOLDER).rglob("*.md")]
+    assert len(set(folded)) == len(folded)
+
+
 # -- moving
 
 

@@ -165,7 +165,7 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
 
 def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
     if base is None and plumbing.pin_bytes(ws.places) is not None:
-        return "run 'vmrag sync' to fetch the knowledge base that this commit pins"
+        return "run 'vmrag sync' for the knowledge base that this commit pins"
     if report.sources or any(not source.write for source in ws.config.sources):
         return (
             f"""run 'git commit -m "Set up vmrag"'{"" if base else f" ({CONFIG_NAME} alone)"}, then 'vmrag query "…"'"""

@@ -71,11 +71,11 @@ def identify(
     files, claims = dict(listing.files), dict[str, str]()
     known = _claims_of(writable, before) if before else {}
     for source in writable:
-        notes = files[source.collection]
+        notes = [file._replace(handwritten=True) for file in files[source.collection]]
         new = [file for file in notes if file.blob not in known]
         known |= {file.blob: claimed_id(found.text or "") for file, found in (read(new) if new else ())}
         ids = assign_ids(source, (file.path for file in notes), {file.path: known.get(file.blob, "") for file in notes})
-        files[source.collection] = [file._replace(note_id=ids[file.path], handwritten=True) for file in notes]
+        files[source.collection] = [file._replace(note_id=ids[file.path]) for file in notes]
         claims |= {file.blob: known[file.blob] for file in notes if known.get(file.blob)}
     return msgspec.structs.replace(listing, files=files, claims=claims)
 

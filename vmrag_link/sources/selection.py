@@ -159,8 +159,16 @@ _SHA1_DIGITS = 40
 
 
 @beside.one_deadline()
-def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *, max_bytes: int) -> SourceListing:
-    """`commit` by its full hash. Files above `max_bytes` are left out.
+def at_commit(
+    places: Places,
+    commit: str,
+    sources: Sequence[SourceSettings],
+    *,
+    max_bytes: int,
+    before: SourceListing | None = None,
+) -> SourceListing:
+    """`commit` by its full hash. Files above `max_bytes` are left out. `before`: another listing;
+    its notes are not read again.
 
     Raises `GitReferenceMissing` if it is not here, `HistoryMissing` for trees that are not,
     `LimitExceeded` for a tree that is too large, `GitFailed`.
@@ -179,7 +187,7 @@ def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *,
         return listing
     from vmrag_link.sources import documents, notes
 
-    return notes.identify(sources, listing, functools.partial(documents.texts_at_commit, places))
+    return notes.identify(sources, listing, functools.partial(documents.texts_at_commit, places), before)
 
 
 def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:

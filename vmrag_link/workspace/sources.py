@@ -313,9 +313,12 @@ class Sources:
         return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
 
     def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
-        from vmrag_link.sources import selection
+        from vmrag_link.sources import readable, selection
 
-        return selection.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes)
+        notes = any(source.write for source in sources)
+        stored = readable.recall_listing(self._cache) if notes else None
+        before = stored.listing if stored else None
+        return selection.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes, before=before)
 
     # -- parts -------------------------------------------------------------------------------------
 

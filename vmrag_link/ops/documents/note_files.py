@@ -7,6 +7,7 @@ file. What git does not have is kept by `undo` before it is replaced or deleted.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from vmrag_link.errors import (
     FileFailed,
     GitBusy,
     GitFailed,
+    KnowledgeMoved,
     LimitExceeded,
     SourceReadOnly,
     file_failures,
@@ -77,6 +79,7 @@ class NoteFolder:
         self._ws = ws
         self._files = Folder(ws.places.top)
         self._claims: dict[str, str] | None = None
+        self._new: list[str] = []
 
     def find(self, doc_id: str) -> NoteFile | None:
         """Return the note of this id, or None. Raises `FileFailed`, `SourceReadOnly` for links."""
@@ -171,11 +174,22 @@ class NoteFolder:
     def _free_path(self, doc_id: str) -> str:
         """Return where a new note of this id is written."""
         natural = notes.natural_path(self.source, doc_id)
-        return natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
+        path = natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
+        if self.read(path) is not None:
+            raise _refusal(path, f"another note has the file that {doc_id!r} would get", f"cat {quoted(path)}")
+        self._new.append(path)
+        return path
 
     def _is_taken(self, path: str) -> bool:
         """Return whether a file system may take another file for this one, or cannot have it."""
         parts = path.split("/")
+        for planned in self._new:  # in the same call
+            pairs = itertools.takewhile(
+                lambda pair: rules.folded(pair[0]) == rules.folded(pair[1]),
+                zip(planned.split("/"), parts, strict=False),
+            )
+            if planned == path or any(one != other for one, other in pairs):
+                return True
         for depth in range(len(self.source.folder.split("/")), len(parts)):
             wanted, last = parts[depth], depth == len(parts) - 1
             for name in self._files.names(parts[:depth]):
@@ -220,6 +234,7 @@ def change_notes(
         _refuse_unwritable(ws, source, changes)
         if not allow_secret:
             _refuse_secrets(changes)
+        _require_unchanged(folder, changes)
         kept = _keep_for_undo(ws, source, changes)
         for change in changes:
             folder.apply(change)
@@ -235,6 +250,16 @@ def require_trust(ws: Workspace, source: SourceSettings) -> None:
             hint="vmrag trust",
             collection_name=source.collection,
         )
+
+
+def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> None:
+    """Raise `KnowledgeMoved` if another program changed one of the files since it was read."""
+    for change in changes:
+        if folder.read(change.path) != change.before:
+            raise KnowledgeMoved(
+                f"another program changed {change.path} meanwhile, so nothing was written.",
+                hint="Run the command again",
+            )
 
 
 def _refuse_git_operation(ws: Workspace) -> None:
