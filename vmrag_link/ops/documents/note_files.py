@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from vmrag_link import locks
@@ -118,9 +119,16 @@ class NoteFolder:
             with file_failures():
                 return self._files.read(path.split("/"), self._ws.config.sources_max_bytes + 1)
         except InTheWay as error:
+            parents = [*Path(path).parents][:-1]
+            if any((self._ws.places.top / parent).is_file() for parent in parents) and not self._has_link(path):
+                return None  # another note has the name of the folder
             raise _link_in_the_way(path) from error
         except OSError as error:
             raise _unreadable(path, error) from error
+
+    def _has_link(self, path: str) -> bool:
+        """Return whether a component of a path is a symbolic link."""
+        return any((self._ws.places.top / part).is_symlink() for part in (path, *Path(path).parents))
 
     def apply(self, change: NoteChange) -> None:
         """Write or delete one file. Raises `FileFailed`, `SourceReadOnly`."""
