@@ -128,7 +128,7 @@ class NoteFolder:
 
     def _has_link(self, path: str) -> bool:
         """Return whether a component of a path is a symbolic link."""
-        return any((self._ws.places.top / part).is_symlink() for part in (path, *Path(path).parents))
+        return any((self._ws.places.top / part).is_symlink() for part in (Path(path), *Path(path).parents))
 
     def apply(self, change: NoteChange) -> None:
         """Write or delete one file. Raises `FileFailed`, `SourceReadOnly`."""
