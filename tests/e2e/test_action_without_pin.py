@@ -42,24 +42,24 @@ def plain(ci: Ci) -> Ci:
 @pytest.mark.parametrize("mode", ["sync", "verify", "link", "report", "check", "repair"])
 def test_a_mode_passes_on_a_push_without_a_pin(plain: Ci, mode: str):
     base = plain.world.hub.git("rev-parse", "main~1")
-    done = plain.on_push(before=base, mode=mode)
-    assert done.passed
-    assert [each for each in done.annotations if each.level in ("error", "warning")] == []
-    assert done.outputs["findings"] in ("0", "")
+    outcome = plain.on_push(before=base, mode=mode)
+    assert outcome.passed
+    assert [note for note in outcome.annotations if note.level in ("error", "warning")] == []
+    assert outcome.outputs["findings"] in ("0", "")
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "report", "check", "update"])
 def test_a_mode_passes_on_a_pull_request_without_a_pin(plain: Ci, mode: str):
-    base, head = (plain.world.hub.git("rev-parse", each) for each in ("main~1", "main"))
-    done = plain.on_pull_request(base, head, mode=mode)
-    assert done.passed
-    assert [each for each in done.annotations if each.level in ("error", "warning")] == []
+    base, head = (plain.world.hub.git("rev-parse", name) for name in ("main~1", "main"))
+    outcome = plain.on_pull_request(base, head, mode=mode)
+    assert outcome.passed
+    assert [note for note in outcome.annotations if note.level in ("error", "warning")] == []
 
 
 def test_sync_names_the_missing_pin_in_one_line(plain: Ci):
-    done = plain.on_push(mode="sync")
-    assert "mode: sync has nothing to do on push: the commit has no pin (.dolt-version)." in done.summary
-    assert (done.outputs["in-sync"], done.outputs["findings"]) == ("true", "0")
+    outcome = plain.on_push(mode="sync")
+    assert "mode: sync has nothing to do on push: the commit has no pin (.dolt-version)." in outcome.summary
+    assert (outcome.outputs["in-sync"], outcome.outputs["findings"]) == ("true", "0")
 
 
 @pytest.mark.parametrize("hook", ["check", "push", "sync"])
@@ -68,23 +68,23 @@ def test_a_hook_of_the_framework_passes_without_a_pin(tmp_path, monkeypatch, hoo
     project = new_project(tmp_path / "work", settings=SOURCES)
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "one")
-    done = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-P", "-E", "-m", "vmrag_hooks.framework", hook],
         cwd=project.top,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert len((done.stdout + done.stderr).splitlines()) <= 1
+    assert outcome.returncode == 0, outcome.stderr
+    assert len((outcome.stdout + outcome.stderr).splitlines()) <= 1
 
 
 def test_check_passes_with_one_line_without_pin_and_sources(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "work", settings="embedding:\n  model: hash\n")
     project.write(".vmrag/queries.yaml", QUERIES)
-    done = project.vmrag("check", "--junit", str(tmp_path / "cases.xml"))
-    assert done.out == "The repository has no pin and no sources, so nothing can answer .vmrag/queries.yaml.\n"
+    outcome = project.vmrag("check", "--junit", str(tmp_path / "cases.xml"))
+    assert outcome.out == "The repository has no pin and no sources, so nothing can answer .vmrag/queries.yaml.\n"
     assert project.ask("check")["queries"] == []
     assert "<testsuite" in (tmp_path / "cases.xml").read_text()
     project.write(".vmrag.yaml", SOURCES)
@@ -97,6 +97,6 @@ def test_check_of_the_action_passes_without_pin_and_sources(plain: Ci):
     plain.ada.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     plain.ada.git("commit", "-q", "-a", "-m", "three")
     plain.ada.git("push", "-q", "--no-verify", str(plain.world.hub.top), "HEAD:refs/heads/main")
-    done = plain.on_push(mode="check")
-    assert done.passed
-    assert "nothing can answer .vmrag/queries.yaml" in done.log
+    outcome = plain.on_push(mode="check")
+    assert outcome.passed
+    assert "nothing can answer .vmrag/queries.yaml" in outcome.log

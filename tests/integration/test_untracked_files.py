@@ -69,9 +69,9 @@ def test_ask_counts_the_untracked_files_that_would_be_results(project):
 def test_ask_needs_no_agreement_and_true_still_does(project):
     commit(project, "ask", **{".vmrag.yaml": f"sources_untracked: ask\n{SETTINGS}"})
     project.write("docs/late.md", "# Late\n\nThe heron waits.\n")
-    done = project.vmrag("query", "heron", "-k", "1")
-    assert done.err == ""
-    assert done.out.endswith(NOTICE)
+    answer = project.vmrag("query", "heron", "-k", "1")
+    assert answer.err == ""
+    assert answer.out.endswith(NOTICE)
     commit(project, "true", **{".vmrag.yaml": f"sources_untracked: true\n{SETTINGS}"})
     project.write("docs/later.md", "# Later\n\nThe crane leaves.\n")
     assert paths(project, "crane", "--mode", "keyword") == []
