@@ -153,6 +153,14 @@ sources:
 """
 
 
+def noted(state: State) -> None:
+    """A source for notes, with one note whose text git never had, and agents that may commit."""
+    source = '[{"collection": "written", "paths": ["written/"], "write": true}]'
+    state.git("config", "vmrag.sources", source)
+    state.git("config", "vmrag.mcp.commit", "allow")
+    state.vmrag("add", "-m", "Twice.", "--collection", "written", "--id", "retry")
+
+
 def sourced(state: State) -> None:
     state.write("src/rivers.py", 'def flow(river):\n    """Rivers flow to the sea."""\n    return river\n')
     steps = "".join(f"    level_{number} = tide({number})\n" for number in range(120))
@@ -476,6 +484,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "empty": ("nothing", empty),
     "notes": ("empty", notes),
     "sourced": ("notes", sourced),
+    "noted": ("notes", noted),
     "other": ("notes", other),
     "reworked": ("other", reworked),
     "library": ("notes", library),
