@@ -1,4 +1,4 @@
-"""What notes cost: writing one, the query after it, and `git status` beside ten thousand."""
+"""Measure the cost of notes: writing one, the query after it, and `git status` beside ten thousand."""
 
 from __future__ import annotations
 

@@ -508,7 +508,7 @@ class DocumentExists(EngineError):
 
 
 class NoteExists(DocumentExists):
-    """A note of that id exists, and the call does not say what becomes of it."""
+    """A note with that id exists, and the call neither replaces nor extends it."""
 
     code = "DOCUMENT_EXISTS"
 

@@ -129,12 +129,12 @@ class Collection(Record, frozen=True):
 
     @property
     def has_paths_as_ids(self) -> bool:
-        """Whether its documents are files that are called by their paths, unlike notes."""
+        """True if its documents are files whose ids are their paths, unlike notes."""
         return self.kind == SOURCE and not self.has_notes
 
     @property
     def has_notes(self) -> bool:
-        """Whether its documents are the files of a writable source."""
+        """True if its documents are the files of a writable source."""
         return self.kind == SOURCE and self.metadata == NOTES_METADATA
 
     @property

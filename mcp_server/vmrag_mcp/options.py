@@ -36,7 +36,7 @@ _ABOUT = (
 )
 _TRUTH = (
     "Every answer comes from the checked-out commit: its files and, if it pins one, a revision of the knowledge base. The block 'kb' names "
-    "both; in_sync tells whether the revision is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
+    "both; in_sync is true if the revision is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
 )
 
 _FILES = (

@@ -90,7 +90,7 @@ def test_a_pull_request_shows_its_documents_and_answers(ci):
     assert "handbook/otters.md is not among the first" in before
     assert after.startswith("1. handbook/otters.md")
     assert other.startswith("install the program")
-    assert told.startswith("handbook/setup.md says something else at place 1.")
+    assert told.startswith("handbook/setup.md has a different text at place 1.")
     assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
     assert len(shown.cells("Revisions")) == 2
     assert "Otters eat fish" in Path(done.outputs["report-path"]).read_text()

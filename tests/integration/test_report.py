@@ -304,7 +304,7 @@ def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_n
     assert {each["change"] for each in found["changed"]} == {"scores"}  # the same chunks, by their numbers
     said = " ".join(project.vmrag("report", *ends).out.split())
     assert "1 of 2 golden queries is answered otherwise." in said
-    assert "? install the program handbook/setup.md says something else at place 1." in said
+    assert "? install the program handbook/setup.md has a different text at place 1." in said
     assert "? TLS" not in said
 
 

@@ -76,7 +76,7 @@ def client() -> Iterator[subprocess.Popen[str]]:
 
 
 def seen(client: subprocess.Popen[str], report: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What the public client reads: texts by collection and id."""
+    """Return what the public client reads: texts by collection and id."""
     assert client.stdin is not None
     assert client.stdout is not None
     client.stdin.write(json.dumps([report["chroma"], report["tenant"], report["database"]]) + "\n")

@@ -1,4 +1,4 @@
-"""What a note's text cites."""
+"""Citations in the text of a note."""
 
 from __future__ import annotations
 

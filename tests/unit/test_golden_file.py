@@ -179,7 +179,7 @@ def test_what_an_answer_lacks(query, found, kinds):
         (1, "ba", ""),
         (1, "acb", ""),
         (1, "acdb", "handbook/b.md comes at number 4, and not within 1 of number 2"),
-        (9, "a", "handbook/b.md is not found any more"),
+        (9, "a", "handbook/b.md is no longer found"),
     ],
 )
 def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, found, message):

@@ -107,7 +107,7 @@ def test_file_with_the_name_keeps_a_disputed_id():
     assert notes.disputed_ids(assigned, claims) == {paths[1]: "a"}
 
 
-def test_notes_of_one_id_are_told_apart():
+def test_notes_with_one_claimed_id_get_different_ids():
     paths = [f"{FOLDER}/a.md", f"{FOLDER}/b.md", f"{FOLDER}/c.md", f"{FOLDER}/x"]
     claims = {paths[0]: "x", paths[1]: "x", paths[2]: "b"}
     assigned = notes.assign_ids(SOURCE, paths, claims)

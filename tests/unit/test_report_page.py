@@ -506,7 +506,7 @@ def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(c
     assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 5"
     listed, folded = found.css("#queries > .queries"), found.css("#queries > details .query h3 bdi")
     assert [each.text() for each in listed[0].css(".mark")] == ["=same place", "≠same place, with another text"]
-    assert listed[0].css_first(".misses").text().strip() == "c/b says something else at place 2."
+    assert listed[0].css_first(".misses").text().strip() == "c/b has a different text at place 2."
     assert [each.text() for each in folded] == ["two"]
 
 

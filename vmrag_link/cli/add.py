@@ -29,12 +29,12 @@ class NoteReport(Record, frozen=True):
     changes: ChangeCounts
     pending: str = ""
     kept: bool = False
-    """Whether the former text is kept because git does not have it."""
+    """True if the former text is kept because git does not have it."""
     commit: str = ""
 
 
 class _Given(NamedTuple):
-    """What the user typed of the document."""
+    """The options and arguments that describe the document."""
 
     file: Path | None
     text: str | None
@@ -141,7 +141,7 @@ def _given_text(source: Path | None, message: str | None, collection: str | None
 def _find_notes_source(ws: Workspace, collection: str | None) -> SourceSettings | None:
     """Return the source of the notes that a command writes; None for a stored collection.
 
-    Raises `UsageInvalid` if no collection is named and there is no source for notes.
+    Raises `UsageInvalid` for a call without a collection if there is no source for notes.
     """
     source = ws.sources.writable(collection)
     if source is None and collection is None:

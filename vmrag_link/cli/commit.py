@@ -23,7 +23,7 @@ _MOST_LISTED = 100
 
 
 @vmrag_command("commit")
-@click.option("-m", "--message", help="What changed in the knowledge. Without it, git's editor opens.")
+@click.option("-m", "--message", help="Commit message. Without it, git's editor opens.")
 @click.option("--git", "with_git", is_flag=True, help="Run 'git commit' for the pin and all other staged files.")
 @click.option(
     "-a",
@@ -52,7 +52,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
     if all_files:
         raise UsageInvalid(
             "'vmrag commit -a' was removed: stored documents do not follow their files.",
-            hint=f"vmrag commit -m {quoted(message or 'What changed')}   (to let files answer: vmrag sources add PATH)",
+            hint=f"vmrag commit -m {quoted(message or 'MESSAGE')}   (to let files answer: vmrag sources add PATH)",
         )
     commit, hidden = None, invocation.as_json or invocation.verbosity < 0
     with contextlib.ExitStack() as drafts:

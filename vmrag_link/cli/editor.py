@@ -5,7 +5,7 @@ The policy:
 * The editor is the one that git would open: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, or
   git's default.
 * An editor needs a terminal. Without one, only the editor of `GIT_EDITOR` runs, because scripts set
-  this variable for exactly one command. Everything else would wait for keys that nobody presses.
+  this variable for exactly one command. Any other editor would wait forever for keys.
 * A draft is a file below `.git/vmrag/drafts`. vmrag removes it after the command has used the text.
   If the editor or the command fails, an edited draft stays, and the error names its path.
 * A draft that a killed command left is removed after 30 days.

@@ -60,9 +60,9 @@ def path(invocation: Invocation, *, what: Place, working: bool) -> None:
     """Print where the knowledge base, the index, or the Chroma store for other clients lies.
 
     `vmrag path chroma` waits for Chroma's store. The store holds committed text only: the pinned
-    documents, and the files of HEAD that `chroma.sources` selects. It is never changed, and stays
-    for an hour at least after it was asked for. Collections have their own names there; Chroma
-    takes none of two characters, so those have a hash behind it.
+    documents, and the files of HEAD that `chroma.sources` selects. It never changes, and stays
+    for at least an hour after this command. It uses the names of the collections. Chroma accepts
+    only names of three or more characters, so a hash follows a shorter name.
     """
     from vmrag_link.ops.index import paths
 

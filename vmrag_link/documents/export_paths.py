@@ -158,7 +158,7 @@ class Folder:
             raise
 
     def write(self, parts: Sequence[str], content: bytes, *, durable: bool = False) -> None:
-        """Put a file there in one step, in place of one that is there. Raises `OSError`.
+        """Write or replace a file in one step. Raises `OSError`.
 
         `durable`: on return, the file survives a power cut.
         """
@@ -181,7 +181,7 @@ class Folder:
     def read(self, parts: Sequence[str], limit: int) -> bytes | None:
         """Return the bytes of a file, at most `limit`; None if there is none.
 
-        Raises `InTheWay` for something that is no regular file, or is behind a link, and `OSError`.
+        Raises `OSError`, and `InTheWay` if it is behind a link or is not a regular file.
         """
         try:
             with self._parent(parts, make=False) as parent:

@@ -212,7 +212,7 @@ def _out_of_order(order: Sequence[str], there: Sequence[str], within: int, names
     places = {document: place for place, document in enumerate(there, start=1)}
     for place, document in enumerate(order, start=1):
         if document not in places:
-            return Miss("order", f"{names.show_name(document)} is not found any more", document, wanted, got)
+            return Miss("order", f"{names.show_name(document)} is no longer found", document, wanted, got)
         if abs(places[document] - place) > within:
             near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
             return Miss(

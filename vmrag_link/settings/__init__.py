@@ -314,7 +314,8 @@ class McpSettings(Record, frozen=True):
     commit: Annotated[
         Literal["ask", "allow", "off"],
         agreed(
-            "Whether the MCP tool `remember` may make a git commit that holds its note alone: after it has asked you, always, or never.",
+            "Permission for the MCP tool `remember` to make a git commit that holds only its note: `ask` asks you first, "
+            "`allow` grants it, `off` denies it.",
             first_of("off", "ask", "allow"),
         ),
     ] = "ask"
@@ -451,7 +452,7 @@ class SourceSettings(Record, frozen=True):
     exclude: tuple[str, ...] = ()
     kind: Literal["document", "code"] = "document"
     write: bool = False
-    """Whether vmrag may write documents as files. Such a source has one folder."""
+    """True if vmrag may write documents as files. Such a source has one folder."""
 
     @property
     def folder(self) -> str:
@@ -536,8 +537,8 @@ class Config(Record, frozen=True):
     sources_untracked: Annotated[
         Literal["false", "ask", "true"],
         agreed(
-            "Whether files that git neither tracks nor ignores are also documents of the work tree. With `ask`, answers count those "
-            "that would be among the results; `vmrag query --untracked` searches them.",
+            "Search files that git neither tracks nor ignores. With `ask`, an answer only counts such files among its results, "
+            "and `vmrag query --untracked` searches them.",
             first_of("false", "ask", "true"),
             free=("false", "ask"),
         ),

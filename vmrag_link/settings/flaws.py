@@ -152,7 +152,7 @@ def _source_flaw(entry: Any) -> str | None:
 
 
 def _write_flaw(entry: dict[str, Any]) -> str | None:
-    """Return why files cannot be written to a source that says so, or None."""
+    """Return why vmrag cannot write files to a source with `write: true`, or None."""
     if entry.get("write") not in (True, "true"):
         return None
     if entry.get("kind", "document") != "document":

@@ -169,7 +169,7 @@ def first_line(text: str) -> str:
 
 
 class NoteText(NamedTuple):
-    """What the file of a note holds."""
+    """Content of the file of a note."""
 
     metadata: dict[str, Any]
     """Front matter without the id of the note."""

@@ -338,7 +338,7 @@ class ChromaStores(NamedTuple):
         self._note(name, Failure(message, RETRY, begun))
 
     def fail(self, name: str, error: VmragError) -> None:
-        """Remember why something was not made. It is tried again when somebody asks for it."""
+        """Remember why a store was not built. The next request for it tries again."""
         self._note(name, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
 
     def forget(self, name: str) -> None:

@@ -39,7 +39,7 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
 
 
 def warn_pending(call: Call, done: WriteResult[R]) -> None:
-    """Warn if the index, or git's index, does not have what was written; say where it is."""
+    """Warn if the index, or git's index, does not have the change, and name the file."""
     if done.notes is None:
         call.pending(done.pending)
         return

@@ -112,8 +112,8 @@ def commit(
 ) -> CommitReport:
     """Commit the uncommitted documents, or close the open merge, and pin the result.
 
-    Without `follow` an index that lies behind already is left to the next command. `planned`: what
-    the user saw, on the branch that HEAD must still be on. Raises `NoChanges`, `KnowledgeMoved`,
+    Without `follow`, the next command updates an index that is already behind. `planned`: what the
+    user saw, on the branch that HEAD must still be on. Raises `NoChanges`, `KnowledgeMoved`,
     `GitBusy`, `FileFailed` (full disk: nothing happened), and as `author_line` and
     `writing.writable`. Raises `MergeConflict` while something of it is not
     decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes

@@ -87,8 +87,8 @@ class GoldenReport(Record, frozen=True):
 
     `outdated`: why recorded rankings were not compared; empty if they were. `ranking`: under what
     the queries were asked; `kb`: where. `metrics`: None where no query names documents.
-    `thresholds`: those that were asked for; they decide in place of single misses. `history`: None
-    where nobody asked for it. `names`: what to print for the full names of documents.
+    `thresholds`: the requested ones; they decide in place of single misses. `history`: None if it
+    was not requested. `names`: the printed names of documents, by full name.
     """
 
     file: str

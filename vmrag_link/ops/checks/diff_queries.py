@@ -82,7 +82,7 @@ def answered_twice(
 ) -> list[AnsweredTwice]:
     """Return the answers at two places, in the order of the queries. None is the work tree.
 
-    What has no index gets one. Raises as `searching`.
+    A revision without an index gets one. Raises the errors of `searching`.
     """
     return list(zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True))
 

@@ -40,8 +40,8 @@ _MARKS: Mapping[str, Literal["added", "modified"]] = {"added": "added", "modifie
 
 
 class DocumentRow(Record, frozen=True):
-    """`chunks` is None unless an index that stands at what is listed holds the document. `name`: as
-    in `shown_names`.
+    """`chunks` is None if the index does not have this state of the document. `name`: as in
+    `shown_names`.
     """
 
     collection: str

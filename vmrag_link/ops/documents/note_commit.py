@@ -24,8 +24,8 @@ class NoteCommit(Record, frozen=True):
 def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommit:
     """Commit these files as they are, by `git commit --only`, which runs the hooks of the user.
 
-    What else is staged stays staged. Raises `GitFailed` with the command that repeats the commit;
-    the notes are written and staged all the same.
+    Other staged files stay staged. Raises `GitFailed` with the command that repeats the commit. The
+    notes are already written and staged then.
     """
     if not message.strip():
         raise UsageInvalid("the commit message is empty.", hint="Give the note a title")

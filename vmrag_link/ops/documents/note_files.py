@@ -2,7 +2,7 @@
 
 A change is planned under a lock of the work tree, checked as a whole, and then made file by file: a
 temporary file, fsync, rename, and one `git update-index` for all. A kill leaves the old or the new
-file. What git does not have is kept by `undo` before it is replaced or deleted.
+file. `undo` keeps a text that git does not have before it is replaced or deleted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NoteFile(NamedTuple):
 
 
 class NoteChange(NamedTuple):
-    """A change of a file. `before` is None for a new one, `after` for a deletion."""
+    """A change of a file. A new file has None as `before`, and a deleted one as `after`."""
 
     doc_id: str
     path: str
@@ -313,8 +313,8 @@ def _refuse_secrets(changes: Sequence[NoteChange]) -> None:
         kind = find_secret(change.after.decode()) if change.after else ""
         if kind and (change.before is None or find_secret(change.before.decode(errors="replace")) != kind):
             raise ContentRefused(
-                f"the note {change.doc_id!r} contains {kind}, and a note ends in git.",
-                hint="Leave it out. If it is no secret: vmrag add --allow-secret",
+                f"the note {change.doc_id!r} contains {kind}, and git would keep it.",
+                hint="remove it from the text, or run 'vmrag add --allow-secret' if it is not a secret",
                 doc_id=change.doc_id,
             )
 
@@ -351,7 +351,7 @@ def _refusal(path: str, why: str, hint: str) -> SourceReadOnly:
 
 
 def _link_in_the_way(path: str) -> SourceReadOnly:
-    return _refusal(path, "a link, or something that is no regular file, is in its path", f"ls -ld {quoted(path)}")
+    return _refusal(path, "its path contains a link or is not a regular file", f"ls -ld {quoted(path)}")
 
 
 def _unreadable(path: str, error: OSError) -> FileFailed:

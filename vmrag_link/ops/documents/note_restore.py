@@ -50,9 +50,9 @@ def find_notes_at(ws: Workspace, names: Sequence[str], *, ref: str | None, withi
 
 
 def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | None) -> RestoredNotes:
-    """Restore notes as a git commit has them, by default HEAD. What it does not have is deleted.
+    """Restore notes as a git commit has them, by default HEAD. Delete notes that it does not have.
 
-    Raises as `change_notes`; texts that git does not have are kept for `undo_note`.
+    Raises the errors of `change_notes`. Texts that git does not have are kept for `undo_note`.
     """
     trees = _trees(ws, ref)
     restored: list[RestoredNote] = []
@@ -100,7 +100,7 @@ def _restoring(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str) ->
 def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     """Restore the text that the latest command replaced or deleted, of any note or of this one.
 
-    What is there now is kept in turn. Raises `DocumentMissing` if nothing is kept, and as
+    The present text is kept in turn. Raises `DocumentMissing` if nothing is kept, and the errors of
     `change_notes`.
     """
     for path, note in undo.kept_notes(ws.places):

@@ -138,7 +138,7 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
 
 
 class NoteUpdate(NamedTuple):
-    """What becomes of a note; None leaves that part alone."""
+    """The new parts of a note; None leaves a part unchanged."""
 
     doc_id: str
     text: str | None

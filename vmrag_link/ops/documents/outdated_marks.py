@@ -22,7 +22,7 @@ def find_outdated(
     """Return what each outdated note cites, such as `cites src/auth.py:10, changed since in 2
     commits`, by collection and id.
 
-    `commit`: whose files are asked; None: the working tree. At most one git process is started, and
+    `commit`: the commit to compare; None for the working tree. Starts at most one git process, and
     none if no note is among the documents.
     """
     notes = [document for collection, document in documents if collection.has_notes]

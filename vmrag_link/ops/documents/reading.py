@@ -223,7 +223,7 @@ class MatchedLine(Record, frozen=True):
 
 
 class MatchedDocument(Record, frozen=True):
-    """`count`: how many lines match; `lines`: these, and those around them that were asked for.
+    """`count`: how many lines match; `lines`: these lines, and the requested context.
     `name`: as in `shown_names`.
     """
 

@@ -183,11 +183,11 @@ def write(
     `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they
     land where they were planned for, and on what they were made from, or nowhere. Without `follow`
     the next reader of the index brings it up to date; `alter` changes the index beyond what rows
-    decide. `moved_source`: the source whose place the rows take. Raises as `writable` and
-    `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+    decide. `moved_source`: the source whose place the rows take. Raises the errors of `writable`
+    and of `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
 
-    What is not versioned has neither HEAD nor pin: it is stored whatever git is doing, and its
-    index always follows with its next reader.
+    Documents without versions have neither HEAD nor pin: they are stored whatever git is doing, and
+    the next reader of their index brings it up to date.
     """
     from vmrag_link.ops.documents import branches
 

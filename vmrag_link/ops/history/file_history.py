@@ -29,9 +29,9 @@ _RANGE_AND_NAME = 2
 
 
 class FileCommit(Record, frozen=True):
-    """A commit of git's that changed the file. `name`: of the document there, or right before it
+    """A git commit that changed the file. `name`: of the document there, or right before it
     was removed; `old_name`: what it was called before, if otherwise. `path`, `old_path`: of the
-    file. `refs`: what stands on the commit.
+    file. `refs`: those that point to the commit.
     """
 
     commit: str
@@ -183,7 +183,7 @@ def document_id(document: DocumentName, path: str, earlier: str) -> str:
     """Return the id that a document had at an earlier path. `path`: where it is now."""
     if path == document.doc_id:
         return earlier
-    from vmrag_link.sources import notes  # most documents are no notes
+    from vmrag_link.sources import notes  # few documents are notes
 
     folder = path.removesuffix(f"{document.doc_id}{notes.SUFFIX}").rstrip("/")
     return document.doc_id if earlier == path else notes.path_id(folder, earlier)

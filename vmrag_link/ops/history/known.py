@@ -53,7 +53,7 @@ class KnownEnds(NamedTuple):
 
 
 class JoinedRows:
-    """Documents of several stores. Of a name that two have, the later one's collection is meant."""
+    """Documents of several stores. If two of them have a name, the later one applies."""
 
     def __init__(self, *rows: NamedRows) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Where the rest of the history is of a document that `vmrag move` made a file, or stored."""
+"""Find the earlier history of a document that `vmrag move` moved to a file or to the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vmrag_link.workspace import Workspace
 
 
 def find_stored_history(ws: Workspace, note: DocumentName) -> str:
-    """Return the command that shows what a note was as a stored document; empty if it was none."""
+    """Return the command that shows a note as a stored document; empty if it was always a file."""
     revision = ws.standing_revision if ws.initialized else None
     if revision is None:
         return ""
@@ -19,7 +19,7 @@ def find_stored_history(ws: Workspace, note: DocumentName) -> str:
 
 
 def find_file_history(ws: Workspace, document: DocumentName) -> str:
-    """Return the command that shows what a stored document was as a note; empty if it was none.
+    """Return the command that shows a stored document as a note; empty if it was never a file.
 
     Looks where `vmrag move` writes notes by default.
     """

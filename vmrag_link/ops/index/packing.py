@@ -74,7 +74,7 @@ class PackedPassage(Record, frozen=True):
     text: str
     name: str = ""
     outdated: str = ""
-    """What a note cites that changed since; empty for other documents."""
+    """Changed places that a note cites; empty for other documents."""
 
     @property
     def shown_place(self) -> str:

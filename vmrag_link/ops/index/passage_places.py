@@ -58,7 +58,7 @@ class PlacedPassage(Hit, frozen=True):
     signature: str = ""
     uncommitted: str = ""
     outdated: str = ""
-    """What a note cites that changed since; empty for other documents."""
+    """Changed places that a note cites; empty for other documents."""
     name: str = ""
 
 

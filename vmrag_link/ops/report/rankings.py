@@ -56,11 +56,11 @@ def _lightness(answer: AnswerChange | None) -> tuple[bool, bool]:
 
 
 def text_that_differs(answer: AnswerChange | None, queries: ComparedQueries) -> str:
-    """Which document says something else at the same place, where a ranking does not show it."""
+    """Name the document with a different text at the same place, if a ranking does not show it."""
     before, after = (answer.before, answer.after) if answer else (None, None)
     if not (answer and before and after) or before.document != after.document or before.text == after.text:
         return ""
-    return f"{ranked_name(after.document, queries)} says something else at place {answer.place}."
+    return f"{ranked_name(after.document, queries)} has a different text at place {answer.place}."
 
 
 def ranked_name(name: str, queries: ComparedQueries) -> str:

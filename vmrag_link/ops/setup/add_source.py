@@ -101,7 +101,7 @@ def add_source(
 def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: str) -> SourceAddition:
     """Add a source to whose folder notes are written, and trust it. The folder may not exist yet.
 
-    Raises `UsageInvalid` for a path that is no folder, and for a collection that a source or the
+    Raises `UsageInvalid` for a path that is not a folder, and for a collection that a source or the
     knowledge base has; `ConfigInvalid` for settings that cannot be edited.
     """
     _require_editable(ws)

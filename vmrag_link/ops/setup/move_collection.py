@@ -1,7 +1,7 @@
 """`vmrag move`: make a stored collection files, or the notes of a source stored documents.
 
-What is new is written before what was there is removed, so a killed move is repeated by the same
-command. History stays where it was.
+The new documents are written before the old ones are removed. The same command repeats a killed
+move. History stays where it was.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from vmrag_link.workspace import Workspace, source_tree
 
 
 class CollectionMove(Record, frozen=True):
-    """What a move did."""
+    """Result of a move."""
 
     collection: str
     documents: int
     folder: str
     """The folder that has, or had, the notes, without a slash at its end."""
     staged: bool
-    """Whether git's index has the changed files, the settings file among them."""
+    """True if git's index has the changed files and the settings file."""
 
 
 def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMove:

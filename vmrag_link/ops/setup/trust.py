@@ -22,7 +22,7 @@ from vmrag_link.workspace import Workspace
 Value = str | int | bool
 
 WRITES = "The folder to which `vmrag add`, agents and others write notes as files, and stage them."
-"""What `write: true` of a source does."""
+"""Effect of `write: true` in a source."""
 
 
 class StatedSetting(Record, frozen=True):

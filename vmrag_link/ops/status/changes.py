@@ -103,7 +103,7 @@ class SourcesStatus(Record, frozen=True):
     """`uncommitted`: `COLLECTION/PATH`, as they are; `edited`: their paths, or names of notes;
     `removed`: paths that the work tree has no more; `untracked`: how many more files git does not
     track. `missing`: paths of which this clone has no contents. `unavailable`: why collections
-    cannot be asked, by name. `problem`: why nothing is known of the files; empty otherwise.
+    cannot be searched, by name. `problem`: why nothing is known of the files; empty otherwise.
     """
 
     collections: tuple[SourceCollection, ...] = ()

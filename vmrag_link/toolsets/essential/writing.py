@@ -39,13 +39,13 @@ Mode = Literal["add", "replace", "append"]
 
 
 class Landing(Record, frozen=True):
-    """Where a change is."""
+    """Place of a change."""
 
     branch: str | None
     """The KB branch of a stored document; None for a note, which is a file."""
     uncommitted: bool
     pinned: bool
-    """Whether the git commit that is checked out pins the change of a stored document."""
+    """True if the git commit that is checked out pins the change of a stored document."""
     then: str
     """How the change becomes part of a git commit."""
 
@@ -54,7 +54,7 @@ class RememberResult(ToolResult, frozen=True):
     name: str
     """The name that read, remember and forget accept."""
     was: str
-    """What happened to the document: added, replaced, extended or unchanged."""
+    """Effect on the document: added, replaced, extended or unchanged."""
     landed: Landing
     file: Annotated[str | UnsetType, Meta(description="the file of a note")] = UNSET
     undo: Annotated[str | UnsetType, Meta(description="restores the text that was replaced")] = UNSET
