@@ -1,4 +1,4 @@
-"""Measure the cost of notes: writing one, the query after it, and `git status` beside ten thousand."""
+"""Measure the cost of notes: of a write, of the query after it, and of `git status` with 10,000."""
 
 from __future__ import annotations
 

@@ -133,8 +133,8 @@ fi
 # All eight: another tool's hook runs first, with the same arguments and standard input, and its
 # exit code is ours unless we stop git ourselves (`CHAINED`). Nothing is done with VMRAG=0; where
 # git works for another repository than the one around the work tree; where there is no knowledge
-# base (a fresh clone gets a hint to run `vmrag clone`), except for Chroma's store of files after post-*; in
-# a work tree that `vmrag install --worktree` left out (`PLACES`).
+# base (in a fresh clone, it hints at `vmrag clone`), except for Chroma's store of files after
+# post-*; in a work tree that `vmrag install --worktree` left out (`PLACES`).
 
 HEAD_COMMIT = r"""
 commit=

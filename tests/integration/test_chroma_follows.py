@@ -415,7 +415,7 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
     monkeypatch.setattr(directories, "READ_TIMEOUT", 0.1)
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
-        wanted = ws.chroma.local.of(project.pinned)
+        wanted = ws.chroma.local.store_of(project.pinned)
         exchange = locks.exclusive(directories.lock_of(wanted.views[0]), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
             chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET)

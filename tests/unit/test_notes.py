@@ -60,7 +60,7 @@ beginnings = st.sampled_from(
 def test_note_comes_back_as_it_was(doc_id, text, beginning, metadata):
     content, path = beginning + text, notes.note_path(SOURCE, doc_id)
     try:
-        whole = notes.render(SOURCE, path, doc_id, metadata, content)
+        whole = notes.render_note(SOURCE, path, doc_id, metadata, content)
     except ContentRefused:
         assert any("\x85" in str(item) or not str(item).isprintable() for item in [*metadata, *metadata.values()]) or (
             any("\n" in key for key in metadata)
@@ -71,7 +71,7 @@ def test_note_comes_back_as_it_was(doc_id, text, beginning, metadata):
     file = TreeFile(path, "0" * 40, len(whole.encode()), handwritten=True, note_id=doc_id)
     document = documents.as_written(SOURCE, file, readable(file, whole.encode()))
     assert (document.doc_id, document.content) == (doc_id, content)
-    assert notes.parse(as_text(whole.encode()), doc_id).metadata == metadata
+    assert notes.parse_note(as_text(whole.encode()), doc_id).metadata == metadata
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_front_matter_without_a_legal_id_claims_none(front):
 
 def test_metadata_of_a_note_cannot_be_called_id():
     with pytest.raises(ContentRefused, match="'id'"):
-        notes.render(SOURCE, f"{FOLDER}/a.md", "a", {"id": "b"}, "text")
+        notes.render_note(SOURCE, f"{FOLDER}/a.md", "a", {"id": "b"}, "text")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_metadata_of_a_note_cannot_be_called_id():
     [("We chose Pagefind, because …", "we-chose-pagefind-because"), ("日本語 のメモ", "日本語-のメモ"), ("!?", "note")],
 )
 def test_slug_keeps_letters_of_every_script(text, slug):
-    assert notes.slug(text) == slug
+    assert notes.make_slug(text) == slug
 
 
 def test_note_is_titled_by_its_first_line():

@@ -95,7 +95,7 @@ def command(
         notes = _find_notes_source(ws, collection)
         if notes is None:
             _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
-            stored, name = _store(ws, invocation, given, collection or "", copy=copy)
+            stored, name = _store_document(ws, invocation, given, collection or "", copy=copy)
             invocation.emit(stored, _stored_lines(stored, f"{collection}/{name}"))
             return
         existing: WhenExists = "replace" if replace else "append" if append else "refuse"
@@ -200,7 +200,7 @@ def _note_lines(report: NoteReport) -> Iterator[str]:
 # -- stored documents
 
 
-def _store(
+def _store_document(
     ws: Workspace, invocation: Invocation, given: _Given, collection: str, *, copy: bool
 ) -> tuple[ImportReport, str]:
     """Store a document. Return its id as well."""

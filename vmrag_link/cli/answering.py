@@ -183,8 +183,8 @@ def side_by_side(
     """A line for each place, below a line with both ends. `-` and `+`: only in this ranking.
     `names`: what to print for documents.
     """
-    left = _column(before, {(each.document, each.chunk) for each in after}, "-", names)
-    right = _column(after, {(each.document, each.chunk) for each in before}, "+", names)
+    left = _format_column(before, {(each.document, each.chunk) for each in after}, "-", names)
+    right = _format_column(after, {(each.document, each.chunk) for each in before}, "+", names)
     width = max(len(each) for each in (ends[0], *left))
     yield f"{'':4}{ends[0]:<{width + 2}}  {ends[1]}"
     for rank, (one, other) in enumerate(itertools.zip_longest(left, right, fillvalue=""), start=1):
@@ -193,7 +193,7 @@ def side_by_side(
         yield f"{rank:>3} {output.style(padded, fg='red') if one.startswith('-') else padded}  {shown}"
 
 
-def _column(
+def _format_column(
     ranking: Sequence[RankedChunk], others: Collection[tuple[str, int]], mark: str, names: Mapping[str, str]
 ) -> list[str]:
     lines = []

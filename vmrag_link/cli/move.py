@@ -39,10 +39,10 @@ def command(invocation: Invocation, *, collection: str, target: Literal["files",
     else:
         with invocation.workspace() as ws:
             report = move_to_files(ws, collection, folder=folder)
-    invocation.emit(report, _lines(report, target))
+    invocation.emit(report, _describe_move(report, target))
 
 
-def _lines(report: CollectionMove, target: Literal["files", "store"]) -> Iterator[str]:
+def _describe_move(report: CollectionMove, target: Literal["files", "store"]) -> Iterator[str]:
     number = plural(report.documents, "document")
     if target == "files":
         yield f"Moved {number} of {report.collection} to files in {report.folder}/"

@@ -146,14 +146,14 @@ def _names(line: DocumentLine) -> str:
 def _queries(queries: ComparedQueries) -> Iterator[str]:
     answers = answers_by_line(queries)
     for each in listed(queries):
-        yield from _query(each, text_that_differs(answers.get(each.line), queries), queries)
+        yield from _describe_query(each, text_that_differs(answers.get(each.line), queries), queries)
     for letter, colour, some in (("A", "green", queries.added), ("D", "red", queries.removed)):
         for query in some:
             yield f" {output.style(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
             yield from (f"{_INDENT}{each}" for each in query.missed)
 
 
-def _query(query: QueryChange, differs: str, queries: ComparedQueries) -> Iterator[str]:
+def _describe_query(query: QueryChange, differs: str, queries: ComparedQueries) -> Iterator[str]:
     yield f"{output.style('?', fg='magenta')} {' '.join(query.query.split())}"
     for said in (query.problem_before, query.problem_after, *query.missed_after, differs):
         if said:

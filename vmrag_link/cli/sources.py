@@ -82,7 +82,7 @@ def command(
         raise UsageInvalid("missing argument PATH.", hint="vmrag sources add docs/")
     with invocation.workspace() as ws:
         if action == "add":
-            addition = _add(invocation, ws, paths, collection=collection, kind=kind, write=write)
+            addition = _add_source(invocation, ws, paths, collection=collection, kind=kind, write=write)
             invocation.emit(addition, _addition_lines(addition))
             return
         if action == "dedupe":
@@ -93,7 +93,7 @@ def command(
             invocation.emit(shown, _lines(shown, None if invocation.verbosity > 0 else SHOWN, ref))
 
 
-def _add(
+def _add_source(
     invocation: Invocation,
     ws: Workspace,
     paths: Sequence[str],

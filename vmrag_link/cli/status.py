@@ -44,7 +44,7 @@ def command(invocation: Invocation) -> int:
         chroma_is_set = ws.chroma.local.is_set
         empty = _describe_empty_pin(ws, report) if not invocation.as_json else ""
     most = None if invocation.verbosity > 0 else SHOWN
-    lines = [*_lines(report, most, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
+    lines = [*_status_lines(report, most, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
     invocation.emit(report, lines)
     return 0 if report.in_sync else FAILED_CHECK
 
@@ -93,7 +93,7 @@ def _sources(found: SourcesStatus) -> list[str]:
     return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
 
 
-def _lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
+def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
     title, colour = TITLES[report.state]
     lines = [output.style(title, fg=colour, bold=True)]
     lines.append(

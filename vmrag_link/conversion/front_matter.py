@@ -48,7 +48,7 @@ def block_of(text: str) -> tuple[int, int] | None:
     return block.span(1) if block else None
 
 
-def dump(metadata: Mapping[str, Any]) -> str:
+def format_block(metadata: Mapping[str, Any]) -> str:
     """Return metadata as lines of YAML, which `split` reads as they were."""
     import yaml
 

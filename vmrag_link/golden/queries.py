@@ -192,7 +192,7 @@ def misses(
     if query.order is not None and (wrong := _out_of_order(query.order, documents_of(found), query.within, names)):
         missed.append(wrong)
     if comparable and query.ranking is not None and query.ranking != tuple(found):
-        sides = ([_place(chunk, names) for chunk in ranking] for ranking in (query.ranking, found))
+        sides = ([_format_chunk(chunk, names) for chunk in ranking] for ranking in (query.ranking, found))
         wanted, got = _from_difference(*sides)
         missed.append(Miss("ranking", "the ranking is not the recorded one", None, wanted, got))
     return missed
@@ -225,7 +225,7 @@ _MOST_PLACES = 5
 """That a message shows of a ranking."""
 
 
-def _place(chunk: RankedChunk, names: GoldenNames) -> str:
+def _format_chunk(chunk: RankedChunk, names: GoldenNames) -> str:
     return f"{names.show_name(chunk.document)} #{chunk.chunk} ({chunk.score:g})"
 
 

@@ -55,7 +55,7 @@ def id_in(metadata: Mapping[str, Any]) -> str:
     return "" if not doc_id or id_problem(doc_id) else doc_id
 
 
-def identify(
+def identify_notes(
     sources: Sequence[SourceSettings],
     listing: SourceListing,
     read: Callable[[Sequence[TreeFile]], Iterator[tuple[TreeFile, SourceText]]],
@@ -149,10 +149,10 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
 def hashed_path(source: SourceSettings, doc_id: str) -> str:
     """Return the path of a note whose id cannot be, or is already, the name of a file."""
     digest = hashlib.sha256(doc_id.encode()).hexdigest()[:8]
-    return f"{source.folder}/{slug(doc_id)[: _LONGEST_SLUG // 2]}-{digest}{SUFFIX}"
+    return f"{source.folder}/{make_slug(doc_id)[: _LONGEST_SLUG // 2]}-{digest}{SUFFIX}"
 
 
-def slug(text: str) -> str:
+def make_slug(text: str) -> str:
     """Return a text as an id: its letters and digits in lower case, with dashes between words."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).casefold())
     joined = unicodedata.normalize("NFC", "-".join(words))
@@ -178,7 +178,7 @@ class NoteText(NamedTuple):
     """Front matter as it is written, with its lines of dashes; empty if there is none."""
 
 
-def parse(text: str, doc_id: str) -> NoteText:
+def parse_note(text: str, doc_id: str) -> NoteText:
     """Raises `ContentUnreadable` for front matter that cannot be read."""
     metadata, content = front_matter.split(text)
     if metadata.get(ID_KEY) is not None and id_in(metadata) == doc_id:
@@ -186,7 +186,7 @@ def parse(text: str, doc_id: str) -> NoteText:
     return NoteText(metadata, content, text[: len(text) - len(content)])
 
 
-def render(source: SourceSettings, path: str, doc_id: str, metadata: Mapping[str, Any], content: str) -> str:
+def render_note(source: SourceSettings, path: str, doc_id: str, metadata: Mapping[str, Any], content: str) -> str:
     """Return the text of the file of a note.
 
     Raises `ContentRefused` for what the file could not give back as it is.
@@ -202,7 +202,7 @@ def render(source: SourceSettings, path: str, doc_id: str, metadata: Mapping[str
     ambiguous = content.startswith(("---", "\ufeff", LFS_POINTER.decode()))
     if path_id(source.folder, path) != doc_id or (ambiguous and not front):
         front = {ID_KEY: doc_id, **front}
-    text = f"---\n{front_matter.dump(front)}---\n{content}" if front else content
+    text = f"---\n{front_matter.format_block(front)}---\n{content}" if front else content
     try:
         again, rest = front_matter.split(as_text(text.encode()))
     except (ContentUnreadable, UnicodeEncodeError) as error:

@@ -187,7 +187,7 @@ def at_commit(
         return listing
     from vmrag_link.sources import documents, notes
 
-    return notes.identify(sources, listing, functools.partial(documents.texts_at_commit, places), before)
+    return notes.identify_notes(sources, listing, functools.partial(documents.texts_at_commit, places), before)
 
 
 def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:

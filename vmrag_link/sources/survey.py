@@ -112,7 +112,7 @@ class Survey:
         from vmrag_link.sources import documents, notes
 
         before = self._before.stored.listing if self._before.stored else None
-        return notes.identify(
+        return notes.identify_notes(
             self._sources, listing, functools.partial(documents.texts_in_work_tree, self._places), before
         )
 

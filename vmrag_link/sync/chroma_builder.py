@@ -59,18 +59,18 @@ def _build(
         if wanted not in chroma.wanted():
             raise _Dropped("no work tree is bound to it any more")
 
-    chroma.begin(wanted.store.name)
+    chroma.note_start(wanted.store.name)
     try:
         made = _make(chroma, wanted, vectors=vectors, progress=progress, between=still_wanted)
     except _Dropped as why:
         log(f"dropped {wanted.store.name}: {why}")
     except VmragError as error:
         log(f"failed: {error.message}")
-        chroma.fail(wanted.store.name, error)
+        chroma.note_failure(wanted.store.name, error)
         return
     else:
         log(f"{made.how}: {wanted.store.name}, {made.added} chunks added, {made.removed} removed")
-    chroma.forget(wanted.store.name)
+    chroma.forget_failure(wanted.store.name)
 
 
 def _make(
@@ -106,7 +106,7 @@ def bring(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: P
     made.
     """
     require_on(chroma)
-    chroma.forget(wanted.store.name)
+    chroma.forget_failure(wanted.store.name)
     while not _handed_out(chroma, wanted, lend=lend):
         if background.running(chroma.job):
             _watch(chroma, wanted, progress)
@@ -139,7 +139,7 @@ def _make_here(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progre
     except _Dropped as why:
         raise unusable(wanted.views[0], str(why)) from None
     except VmragError as error:
-        chroma.fail(wanted.store.name, error)
+        chroma.note_failure(wanted.store.name, error)
         raise
 
 

@@ -145,9 +145,9 @@ class ChromaStores(NamedTuple):
         """Return the store of a worktree, which has no views if nothing is bound there."""
         binding, files = bindings.read_file(folder / bindings.WORKSPACE), read_committed(folder)
         revision = binding.revision if binding and binding.view == self.views.path(binding.revision).name else None
-        return self.of(revision, files.view if files else "")
+        return self.store_of(revision, files.view if files else "")
 
-    def of(self, revision: str | None, files: str = "") -> Wanted:
+    def store_of(self, revision: str | None, files: str = "") -> Wanted:
         """The store of the views of a revision and of `files`, as far as they are given."""
         views = [self.views.path(revision)] if revision else []
         views += [self.file_views.path(files)] if files else []
@@ -161,8 +161,8 @@ class ChromaStores(NamedTuple):
         """Return the views that a store was made of, by the revision in its seal."""
         first, _, files = sealed.partition(JOINT)
         if files or self.views.path(first).is_dir():
-            return self.of(first, files).views
-        return self.of(None, first).views
+            return self.store_of(first, files).views
+        return self.store_of(None, first).views
 
     def usable(self, wanted: Wanted) -> bool:
         def stand_ins() -> set[str]:
@@ -330,22 +330,22 @@ class ChromaStores(NamedTuple):
             return msgspec.json.decode(self._failures.read_bytes(), type=dict[str, Failure])
         return {}
 
-    def begin(self, name: str) -> None:
+    def note_start(self, name: str) -> None:
         """Remember that a store, or the index of files, is begun, in case that a kill ends it."""
         before = self.failures().get(name, Failure())
         begun = before.begun + 1
         message = f"It was begun {begun} times, and the process never came to an end (log: {self.job.log})."
-        self._note(name, Failure(message, RETRY, begun))
+        self._write_failure(name, Failure(message, RETRY, begun))
 
-    def fail(self, name: str, error: VmragError) -> None:
+    def note_failure(self, name: str, error: VmragError) -> None:
         """Remember why a store was not built. The next request for it tries again."""
-        self._note(name, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
+        self._write_failure(name, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
 
-    def forget(self, name: str) -> None:
+    def forget_failure(self, name: str) -> None:
         """Nothing is wrong with a store any more, or it is to be tried again."""
-        self._note(name, None)
+        self._write_failure(name, None)
 
-    def _note(self, name: str, failure: Failure | None) -> None:
+    def _write_failure(self, name: str, failure: Failure | None) -> None:
         """Only of stores that are still wanted anything is remembered."""
         before = self.failures()
         names = {each.store.name for each in self.wanted()} | {name_files(plumbing.head(self.places).commit)}

@@ -63,12 +63,12 @@ def bind_lacking_files(ws: Workspace, log: Callable[[str], None]) -> None:
     if not chroma.lacks_files():
         return
     name = name_files(plumbing.head(ws.places).commit)
-    chroma.begin(name)
+    chroma.note_start(name)
     try:
         bind_files(ws)
     except VmragError as error:
         log(f"failed: {error.message}")
         chroma.bind_files(None)
-        chroma.fail(name, error)
+        chroma.note_failure(name, error)
     else:
-        chroma.forget(name)
+        chroma.forget_failure(name)

@@ -140,7 +140,7 @@ def check_queries(
     changed = changes_of_ranking(golden, settings)
     comparable = not changed and not update
 
-    def look(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock, GoldenNames]:
+    def check_view(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock, GoldenNames]:
         require_pinned(ws, view.notes)
         if view.files_note:
             raise SourcesIncomplete(view.files_note, hint="vmrag sources")
@@ -157,7 +157,7 @@ def check_queries(
             checked.append(_checked(query, name, answer, explained))
         return tuple(checked), viewed(ws, view).kb, found[0].names if found else NO_NAMES
 
-    queries, kb, names = searching(ws, look, at=place)
+    queries, kb, names = searching(ws, check_view, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
     pairs = zip(golden.queries, queries, strict=True)

@@ -109,11 +109,11 @@ def answers(
             except CollectionMissing as error:
                 found.append(GoldenAnswer((), error.message.rstrip(".")))
             task.advance()
-    names = _names(searcher, golden, keys)
+    names = _resolve_names(searcher, golden, keys)
     return [replace(answer, names=names) for answer in found]
 
 
-def _names(searcher: Searcher, golden: GoldenFile, keys: set[Key]) -> GoldenNames:
+def _resolve_names(searcher: Searcher, golden: GoldenFile, keys: set[Key]) -> GoldenNames:
     """Names for these documents and those that the queries expect. A path that is also the full
     name of another document gets the collection, because a recorded name means that one.
     """

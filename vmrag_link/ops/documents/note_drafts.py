@@ -9,7 +9,7 @@ from vmrag_link.models import metadata_of
 from vmrag_link.ops.documents.import_files import converter_of
 from vmrag_link.ops.documents.note_writes import NoteDraft
 from vmrag_link.ops.documents.tracked_files import TrackedFiles
-from vmrag_link.sources.notes import slug
+from vmrag_link.sources.notes import make_slug
 from vmrag_link.workspace import Workspace
 
 
@@ -23,4 +23,4 @@ def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
         content = importing.read_named(file, converter)
     named = importing.existing(file)
     TrackedFiles(ws, [named], None, texts=True).require_other([named])
-    return NoteDraft(content.content, slug(content.title or file.stem), "", metadata_of(content))
+    return NoteDraft(content.content, make_slug(content.title or file.stem), "", metadata_of(content))

@@ -82,14 +82,14 @@ class NoteFolder:
         self._claims: dict[str, str] | None = None
         self._new: list[str] = []
 
-    def find(self, doc_id: str) -> NoteFile | None:
+    def find_note(self, doc_id: str) -> NoteFile | None:
         """Return the note of this id, or None. Raises `FileFailed`, `SourceReadOnly` for links."""
-        for path in self._candidates(doc_id):
-            note = self._read(path, doc_id)
+        for path in self._candidate_paths(doc_id):
+            note = self._read_note(path, doc_id)
             if note and note.doc_id == doc_id:
                 return note
         path = next((path for path, claim in self._claimed_ids().items() if claim == doc_id), "")
-        return self._read(path, doc_id) if path else None
+        return self._read_note(path, doc_id) if path else None
 
     def change(self, doc_id: str, metadata: Mapping[str, Any], content: str, before: NoteFile | None) -> NoteChange:
         """Return the change to this text. Raises `ContentRefused`, `LimitExceeded`."""
@@ -99,7 +99,7 @@ class NoteFolder:
         if before and before.text.metadata == metadata and before.text.block:
             text = before.text.block + content  # front matter stays as a person wrote it
         else:
-            text = notes.render(self.source, path, doc_id, metadata, content)
+            text = notes.render_note(self.source, path, doc_id, metadata, content)
         after, most = text.encode(), self._ws.config.sources_max_bytes
         if len(after) > most:
             raise LimitExceeded(
@@ -124,13 +124,13 @@ class NoteFolder:
                 return None  # another note has the name of the folder
             raise _link_in_the_way(path) from error
         except OSError as error:
-            raise _unreadable(path, error) from error
+            raise _read_failure(path, error) from error
 
     def _has_link(self, path: str) -> bool:
         """Return whether a component of a path is a symbolic link."""
         return any((self._ws.places.top / part).is_symlink() for part in (Path(path), *Path(path).parents))
 
-    def apply(self, change: NoteChange) -> None:
+    def apply_change(self, change: NoteChange) -> None:
         """Write or delete one file. Raises `FileFailed`, `SourceReadOnly`."""
         parts = change.path.split("/")
         try:
@@ -148,7 +148,7 @@ class NoteFolder:
                 path=change.path,
             ) from error
 
-    def _candidates(self, doc_id: str) -> Iterable[str]:
+    def _candidate_paths(self, doc_id: str) -> Iterable[str]:
         """Return where a note of this id is by the rules for names."""
         named = [notes.natural_path(self.source, doc_id), notes.hashed_path(self.source, doc_id)]
         if rules.is_named(self.source, doc_id):  # the id of a note whose own id another one has
@@ -157,7 +157,7 @@ class NoteFolder:
             named.append(f"{self.source.folder}/{doc_id}")  # a file of another format
         return [path for path in named if path and rules.is_named(self.source, path)]
 
-    def _read(self, path: str, doc_id: str) -> NoteFile | None:
+    def _read_note(self, path: str, doc_id: str) -> NoteFile | None:
         data = self.read(path)
         if data is None:
             return None
@@ -165,7 +165,7 @@ class NoteFolder:
             whole = as_text(data)
             claim = notes.claimed_id(whole)
             found = doc_id if doc_id == path else claim or notes.path_id(self.source.folder, path)
-            return NoteFile(found, path, data, notes.parse(whole, found))
+            return NoteFile(found, path, data, notes.parse_note(whole, found))
         except ContentUnreadable as error:
             raise FileFailed(
                 f"cannot read the note {path}: it {error}.", hint=f"Edit the file {quoted(path)}", path=path
@@ -176,7 +176,7 @@ class NoteFolder:
         if self._claims is None:
             paths = note_index.files_with_id(self._ws.places, self.source.folder)
             texts = {path: self.read(path) for path in paths if rules.is_named(self.source, path)}
-            self._claims = {path: notes.claimed_id(_decoded(data)) for path, data in texts.items() if data}
+            self._claims = {path: notes.claimed_id(_decode_text(data)) for path, data in texts.items() if data}
         return self._claims
 
     def _free_path(self, doc_id: str) -> str:
@@ -212,7 +212,7 @@ class NoteFolder:
         return path.is_dir() and not path.is_symlink()
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     try:
         return as_text(data)
     except ContentUnreadable:
@@ -245,9 +245,9 @@ def change_notes(
         _require_unchanged(folder, changes)
         kept = _keep_for_undo(ws, source, changes)
         for change in changes:
-            folder.apply(change)
+            folder.apply_change(change)
         paths = [change.path for change in changes]
-        return NotesWritten(tuple(paths), kept, _stage(ws, paths))
+        return NotesWritten(tuple(paths), kept, _stage_files(ws, paths))
 
 
 def require_trust(ws: Workspace, source: SourceSettings) -> None:
@@ -291,17 +291,17 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
     written = [change.path for change in changes if change.after is not None]
     for change in changes:
         if change.after is not None and not rules.is_named(source, change.path):
-            raise _refusal(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
+            raise _refuse_file(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
     if ignored := note_index.ignored_files(ws.places, written):
-        raise _refusal(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
+        raise _refuse_file(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
     stated = note_index.attributes_of(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
     for path, values in stated.items():
         flaw = rules.flaw_of_attributes(values) or ("has another encoding than UTF-8" if ENCODING in values else "")
         if flaw:
-            raise _refusal(path, f"it {flaw}", f"git check-attr -a {quoted(path)}")
+            raise _refuse_file(path, f"it {flaw}", f"git check-attr -a {quoted(path)}")
     settings = dict(configuration.entries(ws.places))
     if settings.get("core.sparsecheckout") == "true" and not note_index.is_checked_out(ws.places, source.folder):
-        raise _refusal(
+        raise _refuse_file(
             written[0] if written else changes[0].path,
             "this sparse checkout leaves its folder out",
             f"git sparse-checkout add {quoted(source.folder)}",
@@ -332,12 +332,12 @@ def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[Note
         blob = committed.get(change.path, "")
         forms = {data, data.replace(b"\r\n", b"\n")}
         if not blob or blob not in {blob_name(form, like=blob) for form in forms}:
-            undo.keep(ws.places, undo.KeptNote(source.collection, change.doc_id, change.path, data))
+            undo.keep_text(ws.places, undo.KeptNote(source.collection, change.doc_id, change.path, data))
             kept.append(change.doc_id)
     return tuple(kept)
 
 
-def _stage(ws: Workspace, paths: Sequence[str]) -> str:
+def _stage_files(ws: Workspace, paths: Sequence[str]) -> str:
     command = f"git add -A -- {' '.join(map(quoted, paths[:3]))}"
     try:
         staged = plumbing.stage_files(ws.places, paths)
@@ -346,13 +346,13 @@ def _stage(ws: Workspace, paths: Sequence[str]) -> str:
     return "" if staged else f"The note is written. Another git command holds the index, so run: {command}"
 
 
-def _refusal(path: str, why: str, hint: str) -> SourceReadOnly:
+def _refuse_file(path: str, why: str, hint: str) -> SourceReadOnly:
     return SourceReadOnly(f"cannot write {path}: {why}.", hint=hint, path=path)
 
 
 def _link_in_the_way(path: str) -> SourceReadOnly:
-    return _refusal(path, "its path contains a link or is not a regular file", f"ls -ld {quoted(path)}")
+    return _refuse_file(path, "its path contains a link or is not a regular file", f"ls -ld {quoted(path)}")
 
 
-def _unreadable(path: str, error: OSError) -> FileFailed:
+def _read_failure(path: str, error: OSError) -> FileFailed:
     return FileFailed(f"cannot read {path}: {error.strerror}.", hint=f"ls -l {quoted(path)}", path=path)

@@ -45,7 +45,7 @@ def find_notes_at(ws: Workspace, names: Sequence[str], *, ref: str | None, withi
 
     Raises `DocumentAmbiguous`, `GitReferenceMissing`.
     """
-    trees = _trees(ws, ref)
+    trees = _open_trees(ws, ref)
     return select_notes(ws, names, [trees.committed, trees.present], within=within)
 
 
@@ -54,7 +54,7 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
 
     Raises the errors of `change_notes`. Texts that git does not have are kept for `undo_note`.
     """
-    trees = _trees(ws, ref)
+    trees = _open_trees(ws, ref)
     restored: list[RestoredNote] = []
     written: list[NotesWritten] = []
     for collection in dict.fromkeys(name.collection for name in names):
@@ -63,8 +63,8 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
             continue
         ids = [name.doc_id for name in names if name.collection == collection]
 
-        def plan(folder: NoteFolder, ids: Sequence[str] = ids) -> list[NoteChange]:
-            changes = [change for doc_id in ids for change in _restoring(ws, folder, trees, doc_id)]
+        def plan_notes(folder: NoteFolder, ids: Sequence[str] = ids) -> list[NoteChange]:
+            changes = [change for doc_id in ids for change in _plan_restore(ws, folder, trees, doc_id)]
             for change in changes:
                 if change.before != change.after:
                     kind: ChangeKind = "modified" if change.before and change.after else "added"
@@ -72,19 +72,19 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
                     restored.append(RestoredNote(DocumentName(folder.source.collection, change.doc_id), kind))
             return changes
 
-        written.append(change_notes(ws, source, plan, allow_secret=True))
+        written.append(change_notes(ws, source, plan_notes, allow_secret=True))
     paths = tuple(path for each in written for path in each.paths)
     kept = tuple(name for each in written for name in each.kept)
     pending = next((each.pending for each in written if each.pending), "")
     return RestoredNotes(trees.commit, tuple(restored), NotesWritten(paths, kept, pending))
 
 
-def _restoring(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str) -> list[NoteChange]:
+def _plan_restore(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str) -> list[NoteChange]:
     """Return the changes that make a note as it is in the commit, perhaps at another path."""
     key = (folder.source.collection, doc_id)
     file = trees.committed.files.get(key) if trees.committed else None
     data = plumbing.blob(ws.places, f"{trees.commit}:{file.path}") if file else None
-    present = folder.find(doc_id)
+    present = folder.find_note(doc_id)
     changes = []
     if present and (file is None or present.path != file.path):
         changes.append(folder.remove(present))
@@ -111,10 +111,10 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
         if source is None:
             continue
 
-        def plan(folder: NoteFolder, note: undo.KeptNote = note) -> list[NoteChange]:
+        def plan_undo(folder: NoteFolder, note: undo.KeptNote = note) -> list[NoteChange]:
             return [NoteChange(note.doc_id, note.path, folder.read(note.path), note.data)]
 
-        written = change_notes(ws, source, plan, allow_secret=True)
+        written = change_notes(ws, source, plan_undo, allow_secret=True)
         path.unlink(missing_ok=True)
         return RestoredNotes("", (RestoredNote(named, "modified"),), written)
     what = f" of {name!r}" if name else ""
@@ -125,7 +125,7 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     )
 
 
-def _trees(ws: Workspace, ref: str | None) -> _Trees:
+def _open_trees(ws: Workspace, ref: str | None) -> _Trees:
     commit = plumbing.resolve(ws.places, ref) if ref else plumbing.head(ws.places).commit or ""
     committed = source_tree.at_commit(ws, commit, None if ref else ws.sources.config) if commit else None
     return _Trees(commit, committed, source_tree.in_work_tree(ws))

@@ -30,7 +30,7 @@ from vmrag_link.ops.documents.note_files import (
 )
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.notes import first_line, slug
+from vmrag_link.sources.notes import first_line, make_slug
 from vmrag_link.workspace import Workspace
 
 WhenExists = Literal["refuse", "replace", "append"]
@@ -55,26 +55,28 @@ def put_notes(
     """
     counts = {"added": 0, "modified": 0}
 
-    def plan(folder: NoteFolder) -> list[NoteChange]:
-        present = {document.doc_id: folder.find(document.doc_id) for document in documents}
+    def plan_put(folder: NoteFolder) -> list[NoteChange]:
+        present = {document.doc_id: folder.find_note(document.doc_id) for document in documents}
         taken = [note for note in present.values() if note]
         if taken and existing == "refuse" and not explain:
             raise refused_ids([note.doc_id for note in taken], f"are in collection {source.collection!r} already")
-        changes = [_put(folder, document, present[document.doc_id], existing) for document in documents]
+        changes = [_plan_put(folder, document, present[document.doc_id], existing) for document in documents]
         if existing == "refuse" and any(change.before not in (None, change.after) for change in changes):
             raise _note_exists(source, taken[0])
         counts["added"] = sum(change.before is None for change in changes)
         counts["modified"] = sum(change.before not in (None, change.after) for change in changes)
         return changes
 
-    written = change_notes(ws, source, plan, allow_secret=allow_secret)
+    written = change_notes(ws, source, plan_put, allow_secret=allow_secret)
     changes = ChangeCounts(added=counts["added"], modified=counts["modified"], removed=0)
     unchanged = len(documents) - changes.total
     report = PutCounts(source.collection, False, changes, unchanged)
     return WriteResult(report, None, written.pending, chunks=len(documents), notes=written)
 
 
-def _put(folder: NoteFolder, document: ImportedDocument, present: NoteFile | None, existing: WhenExists) -> NoteChange:
+def _plan_put(
+    folder: NoteFolder, document: ImportedDocument, present: NoteFile | None, existing: WhenExists
+) -> NoteChange:
     metadata = metadata_of_note(
         document.doc_id, document.title, msgspec.json.decode(document.metadata), document.content
     )
@@ -110,7 +112,7 @@ def add_note(
     """Write one note. Return its id and the result. Raises `NameInvalid`, and as `put_notes`."""
     metadata = {**({"title": draft.title} if draft.title else {}), **draft.metadata}
     text = draft.text if draft.text.endswith("\n") else f"{draft.text}\n"
-    doc_id = draft.doc_id or slug(stated_title(metadata) or markdown_title(text) or first_line(text))
+    doc_id = draft.doc_id or make_slug(stated_title(metadata) or markdown_title(text) or first_line(text))
     [document] = new_documents([New(text, doc_id, metadata)])
     return doc_id, put_notes(ws, source, [document], existing, explain=True, allow_secret=allow_secret)
 
@@ -121,8 +123,8 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
     Raises `KnowledgeMoved` if it was changed or deleted, and as `change_notes`.
     """
 
-    def plan(folder: NoteFolder) -> list[NoteChange]:
-        note = folder.find(before.doc_id)
+    def plan_text(folder: NoteFolder) -> list[NoteChange]:
+        note = folder.find_note(before.doc_id)
         if note is None or note.text.content != before.content:
             name = f"{source.collection}/{before.doc_id}"
             raise KnowledgeMoved(
@@ -131,7 +133,7 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
             )
         return [folder.change(note.doc_id, note.text.metadata, text, note)]
 
-    written = change_notes(ws, source, plan)
+    written = change_notes(ws, source, plan_text)
     changed = len(written.paths)
     report = PutCounts(source.collection, False, ChangeCounts(modified=changed), 1 - changed)
     return WriteResult(report, None, written.pending, chunks=1, notes=written)
@@ -160,8 +162,8 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
     """
     changed: list[str] = []
 
-    def plan(folder: NoteFolder) -> list[NoteChange]:
-        found = {update.doc_id: _require(ws, folder, update.doc_id) for update in updates}
+    def plan_updates(folder: NoteFolder) -> list[NoteChange]:
+        found = {update.doc_id: _require_note(ws, folder, update.doc_id) for update in updates}
         texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in found.items()}
         for doc_id, text, metadata in updates:
             before, content = texts[doc_id]
@@ -170,7 +172,7 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
         changed[:] = [change.doc_id for change in planned if change.after != change.before]
         return planned
 
-    written = change_notes(ws, source, plan)
+    written = change_notes(ws, source, plan_updates)
     ids = dict.fromkeys(update.doc_id for update in updates)
     return UpdatedNotes(changed, [doc_id for doc_id in ids if doc_id not in changed], written)
 
@@ -178,12 +180,12 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
 def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
     """Delete notes that exist. Raises `DocumentMissing`, and as `change_notes`."""
     return change_notes(
-        ws, source, lambda folder: [folder.remove(_require(ws, folder, doc_id)) for doc_id in dict.fromkeys(ids)]
+        ws, source, lambda folder: [folder.remove(_require_note(ws, folder, doc_id)) for doc_id in dict.fromkeys(ids)]
     )
 
 
-def _require(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
-    note = folder.find(doc_id)
+def _require_note(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
+    note = folder.find_note(doc_id)
     if note:
         return note
     from vmrag_link.workspace import source_tree  # only an error lists the names

@@ -91,12 +91,12 @@ def put(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
 
         replaces = request.existing != "refuse"
         return note_writes.put_notes(ws, source, request.documents, "replace" if replaces else "refuse")
-    plan = functools.partial(_plan, ws, request)
+    plan = functools.partial(_plan_put, ws, request)
     return writing.write(ws, plan, f"write to {request.collection}", follow=request.follow)
 
 
-def _plan(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
-    found, new = _collection(ws, at, request)
+def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
+    found, new = _find_collection(ws, at, request)
     collections.require_open(found)
     files = request.arrange(at, found) if request.arrange else None
     collection = msgspec.structs.replace(found, import_base=files.base.recorded) if files else found
@@ -139,7 +139,7 @@ def _plan(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
     return Planned(write, counts)
 
 
-def _collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Collection, bool]:
+def _find_collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Collection, bool]:
     """The collection that is meant, and whether it is new."""
     if not request.create:
         return collections.find(ws, at, request.collection), False

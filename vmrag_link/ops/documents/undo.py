@@ -31,35 +31,35 @@ class KeptNote(Record, frozen=True):
     data: bytes
 
 
-def keep(places: Places, note: KeptNote) -> None:
+def keep_text(places: Places, note: KeptNote) -> None:
     """Keep a text. It survives a power cut. Raises `OSError`."""
     name = f"{time.time_ns():020d}-{os.urandom(4).hex()}"
-    write_atomically(_folder(places) / name, msgspec.msgpack.encode(note))
-    _prune(places)
+    write_atomically(_undo_folder(places) / name, msgspec.msgpack.encode(note))
+    _prune_texts(places)
 
 
 def kept_notes(places: Places) -> Iterator[tuple[Path, KeptNote]]:
     """Yield what is kept, newest first. A damaged file is left out."""
-    for path in _files(places):
+    for path in _list_files(places):
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             yield path, msgspec.msgpack.decode(path.read_bytes(), type=KeptNote)
 
 
-def _folder(places: Places) -> Path:
+def _undo_folder(places: Places) -> Path:
     return places.shared / "undo"
 
 
-def _files(places: Places) -> list[Path]:
+def _list_files(places: Places) -> list[Path]:
     try:
-        return sorted((path for path in _folder(places).iterdir() if path.name[:1].isdigit()), reverse=True)
+        return sorted((path for path in _undo_folder(places).iterdir() if path.name[:1].isdigit()), reverse=True)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _prune(places: Places) -> None:
+def _prune_texts(places: Places) -> None:
     """Delete what is too old or too much. Other processes may delete the same files."""
     oldest, size = time.time_ns() - KEEP_NS, 0
-    for path in _files(places):
+    for path in _list_files(places):
         with contextlib.suppress(OSError, ValueError):
             size += path.stat().st_size
             if size > KEEP_BYTES or int(path.name.partition("-")[0]) < oldest:

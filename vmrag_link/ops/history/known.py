@@ -163,7 +163,7 @@ def find_file(ws: Workspace, name: str) -> FoundFile | None:
 
     Raises `DocumentAmbiguous`.
     """
-    for tree, rest in _readings(ws, name):
+    for tree, rest in _read_listings(ws, name):
         if note := tree.note_at(rest):
             return FoundFile(tree, DocumentName(*note))
         names = FileNames(tree)
@@ -184,7 +184,7 @@ def naming_files(ws: Workspace, name: str) -> Iterator[None]:
         at: At = ""
         with contextlib.suppress(NotInitialized, PinMissing, GitReferenceMissing):
             at = _moved(ws)
-        for tree, rest in _readings(ws, name):
+        for tree, rest in _read_listings(ws, name):
             names = FileNames(tree)
             raise _left_out(ws, tree, rest) or document_names.missing(
                 JoinedRows(ws.engine, names) if at else names, at, rest
@@ -239,7 +239,7 @@ def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
         raise
 
 
-def _readings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]:
+def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]:
     """The trees in which `[REF:]NAME` may be looked up, with NAME; the work tree last. A name may
     end in the line that an answer shows.
     """

@@ -74,12 +74,12 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
     place = msgspec.structs.replace(ranked_at(ws, ref), retrieval=ws.config.retrieval)
     since = place.revision
 
-    def ask(searcher: Searcher, view: View) -> tuple[list[Hit], View, KbBlock, dict[Key, str]]:
+    def answer_view(searcher: Searcher, view: View) -> tuple[list[Hit], View, KbBlock, dict[Key, str]]:
         hits = searcher.search(asked)
         return hits, view, viewed(ws, view).kb, names_of_hits(searcher, hits)
 
-    old, *_, old_names = searching(ws, ask, at=place)
-    new, view, kb, names = searching(ws, ask)
+    old, *_, old_names = searching(ws, answer_view, at=place)
+    new, view, kb, names = searching(ws, answer_view)
     before, after = ranked(old), ranked(new)
     files = {each.collection for each in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
     keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))

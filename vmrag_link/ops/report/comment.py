@@ -40,7 +40,7 @@ def comment(
         title, parts = "What agents will be told cannot be said", []
     elif data.speaks:
         title = f"This {request} changes what agents will be told"
-        parts = [_summary(data), *_answers(data), *_listed(data), *_notes(data), *_documents(data)]
+        parts = [_summary(data), *_answers(data), *_listed(data), *_note_lines(data), *_documents(data)]
     else:
         title = f"This {request} no longer changes what agents will be told"
         parts = [_summary(data), *_listed(data)]
@@ -113,7 +113,7 @@ def _listed(data: CommentData) -> Iterator[str]:
     yield from ["\n".join(lines)] if lines else []
 
 
-def _notes(data: CommentData) -> Iterator[str]:
+def _note_lines(data: CommentData) -> Iterator[str]:
     if data.notes:
         shown = [f"{code(note.name)} cites {code(note.place)}" for note in data.notes[:_NAMED]]
         more = data.notes_citing - len(shown)

@@ -161,7 +161,7 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
         questions=None if queries.not_compared else queries.compared,
         answers_changed=queries.answered_otherwise,
         answers_below=queries.below,
-        answers=tuple(_answer(each, queries) for each in answers[:_KEPT]),
+        answers=tuple(_comment_answer(each, queries) for each in answers[:_KEPT]),
         questions_added=len(queries.added),
         added=tuple(_cut(each.query, _QUESTION) for each in queries.added[:_LISTED]),
         questions_removed=len(queries.removed),
@@ -206,7 +206,7 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
         yield MissingThing("EXPECTED", _cut(summary.queries.shown_name_of(name), _NAME))
 
 
-def _answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
+def _comment_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
         each and replace(each, document=_cut(ranked_name(each.document, queries), _NAME))
         for each in _excerpts(change.before, change.after)

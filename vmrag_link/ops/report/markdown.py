@@ -85,7 +85,7 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
         _head(summary, room["facts"]),
         _findings(summary, room["findings"]),
         _queries(summary, room["queries"]),
-        _notes(summary, room["notes"]),
+        _note_rows(summary, room["notes"]),
         _collections(summary, room["collections"]),
         _documents(summary, room["documents"]),
     ]
@@ -129,7 +129,7 @@ def _findings(summary: ReportSummary, room: int) -> str:
     return _table("Pins of the code commits", heads, rows, room)
 
 
-def _notes(summary: ReportSummary, room: int) -> str:
+def _note_rows(summary: ReportSummary, room: int) -> str:
     rows = [(note.path, str(note)) for note in summary.citing]
     return _table("Notes that may be outdated", ("Note", "Cites"), rows, room)
 
@@ -162,8 +162,8 @@ def _rankings(
     query: QueryChange, answer: AnswerChange | None, names: Mapping[str, str], queries: ComparedQueries
 ) -> tuple[str, str]:
     rows = rank_rows(query, names)
-    before = (_place(row.place, row.before, "gone" if row.gone else "", queries) for row in rows if row.before)
-    after = (_place(row.place, row.after, row.mark, queries) for row in rows if row.after)
+    before = (_format_place(row.place, row.before, "gone" if row.gone else "", queries) for row in rows if row.before)
+    after = (_format_place(row.place, row.after, row.mark, queries) for row in rows if row.after)
     differs = filter(None, [text_that_differs(answer, queries)])
     return (
         "\n".join((*_lacks(query.problem_before, query.missed_before), *before, *_more(query.before))),
@@ -171,7 +171,7 @@ def _rankings(
     )
 
 
-def _place(place: int, chunk: RankedChunk, mark: str, queries: ComparedQueries) -> str:
+def _format_place(place: int, chunk: RankedChunk, mark: str, queries: ComparedQueries) -> str:
     said = f" {mark}" if mark not in ("", "=") else ""
     return f"{place}. {ranked_name(chunk.document, queries)} #{chunk.chunk} ({chunk.score:g}){said}"
 

@@ -53,13 +53,13 @@ def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMo
     documents = list(ws.engine.documents(at, collection=name))
     staged = _state_source(ws, source)
 
-    def plan(notes: NoteFolder) -> list[NoteChange]:
+    def plan_files(notes: NoteFolder) -> list[NoteChange]:
         return [
-            notes.change(document.doc_id, _note_metadata(document), document.content, notes.find(document.doc_id))
+            notes.change(document.doc_id, _note_metadata(document), document.content, notes.find_note(document.doc_id))
             for document in documents
         ]
 
-    written = change_notes(ws, source, plan, allow_secret=True)
+    written = change_notes(ws, source, plan_files, allow_secret=True)
     writing.write(
         ws, lambda _at: Planned(Write(remove_collections=[name]), None), f"move {name} to files", follow=False
     )
@@ -80,18 +80,18 @@ def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     collection = _new_collection(ws, name)
     rows = [msgspec.structs.replace(document, source="", file_type="text") for document in documents]
 
-    def store(at: At) -> Planned[None]:
+    def plan_store(at: At) -> Planned[None]:
         new = [] if collections.exact(ws, at, name) else [collection]  # after a kill, it exists
         return Planned(Write(put_collections=new, put_documents=rows), None)
 
     without = settings_docs.without_source(config.own_text(ws.places.config) or b"", name)
-    writing.write(ws, store, f"store {name}", follow=False, moved_source=name)
+    writing.write(ws, plan_store, f"store {name}", follow=False, moved_source=name)
 
-    def delete(folder: NoteFolder) -> list[NoteChange]:
-        found = (folder.find(document.doc_id) for document in documents)
+    def plan_deletion(folder: NoteFolder) -> list[NoteChange]:
+        found = (folder.find_note(document.doc_id) for document in documents)
         return [folder.remove(note) for note in found if note]
 
-    written = change_notes(ws, source, delete, trusted=True)
+    written = change_notes(ws, source, plan_deletion, trusted=True)
     unstaged = versions.unstaged(ws.places, CONFIG_NAME)
     _write_settings(ws, without)
     staged = not unstaged and plumbing.stage(ws.places, ws.places.config)

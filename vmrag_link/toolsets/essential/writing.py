@@ -86,7 +86,7 @@ def remember(
     """
     if not text.strip():
         raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
-    wanted = _document_name(call, name or notes.slug(markdown_title(text) or notes.first_line(text)))
+    wanted = _document_name(call, name or notes.make_slug(markdown_title(text) or notes.first_line(text)))
     source = call.ws.sources.writable(wanted.collection)
     if source is None:
         return _remember_stored(call, wanted, text, mode)
@@ -105,7 +105,7 @@ def _remember_note(
     if done.report.changes.modified:
         kept = bool(done.notes and done.notes.kept)
         undo = f"vmrag restore --undo {quoted(str(wanted))}" if kept else _restore_committed(paths)
-    made = _commit(call, paths, wanted) if commit and paths else ""
+    made = _commit_note(call, paths, wanted) if commit and paths else ""
     then = "`git commit` keeps it." if paths and not made else ""
     was = _describe_change(done.report.changes, mode)
     return RememberResult(
@@ -125,7 +125,7 @@ def _describe_change(changes: ChangeCounts, mode: Mode) -> str:
     return ("extended" if mode == "append" else "replaced") if changes.modified else "unchanged"
 
 
-def _document(name: DocumentName, text: str) -> ImportedDocument:
+def _make_document(name: DocumentName, text: str) -> ImportedDocument:
     [document] = new_documents([New(text, name.doc_id)])
     return document
 
@@ -154,7 +154,7 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
         )
 
 
-def _commit(call: Call, paths: tuple[str, ...], name: DocumentName) -> str:
+def _commit_note(call: Call, paths: tuple[str, ...], name: DocumentName) -> str:
     from vmrag_link.ops.documents.note_commit import commit_notes
 
     try:
@@ -186,7 +186,7 @@ def _remember_stored(call: Call, wanted: DocumentName, text: str, mode: Mode) ->
         was = _describe_change(ChangeCounts(modified=len(done.report.ids)), mode)
         undo = f"vmrag restore --source {ws.revision()} {quoted(str(wanted))}" if done.report.ids else ""
     else:
-        document = _document(wanted, text)
+        document = _make_document(wanted, text)
         call.pending(put(ws, PutRequest(wanted.collection, [document], create=True, embed_first=True)).pending)
         was = "added"
     landed = _landing(call, wanted)
@@ -226,7 +226,9 @@ def forget(call: Call, *, name: Annotated[str, Given("of one note or stored docu
 
 def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
     """Return whether an id without a collection means a stored document, and no note."""
-    return NoteFolder(ws, source).find(doc_id) is None and bool(document_names.candidates(ws.engine, ws.at(), doc_id))
+    return NoteFolder(ws, source).find_note(doc_id) is None and bool(
+        document_names.candidates(ws.engine, ws.at(), doc_id)
+    )
 
 
 def _forget_note(call: Call, source: SourceSettings, wanted: DocumentName) -> ForgetResult:
