@@ -12,6 +12,7 @@ from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
 
 
 class DeleteDocumentResult(ToolResult, frozen=True):
@@ -33,17 +34,17 @@ def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswe
     return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
 
 
-@tool("WD", alias_of="chroma_delete_documents")
+@tool("WD", of_files=True, alias_of="chroma_delete_documents")
 def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> DeleteDocumentResult:
     """Delete a document of a library, an issue log, or a document about a tool, by its id.
     Several of one collection: chroma_delete_documents.
     """
     done = by_id.delete(call.ws, doc_id, table)
-    gone = call.stored(done)
+    gone = outcome.stored_report(call, done)
     return DeleteDocumentResult(
         status="deleted",
         doc_id=gone.doc_id,
         deleted_chunks=gone.chunks,
         table=gone.table,
-        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{call.tail('dolt_commit keeps that')}.",
+        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{outcome.keeping(call, done, 'that')}.",
     )

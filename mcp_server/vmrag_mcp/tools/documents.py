@@ -373,7 +373,7 @@ def chroma_update_documents(
             ids, documents or nothing, metadatas or nothing, embeddings or nothing, strict=True
         )
     ]
-    report = updated(call, collection_name, changes)
+    report = updated(call, collection_name, changes).report
     if any(embeddings or ()):
         call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
     unchanged = f", {len(report.unchanged)} were like that already." if report.unchanged else "."
@@ -386,13 +386,13 @@ def chroma_update_documents(
     )
 
 
-def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateCounts:
+def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """For all tools that change documents."""
     if not call.ws.sources.writable(name):
         stores.require_versioned(call.ws, name, [each.name for each in changes])
     done = update(call.ws, name, changes)
     outcome.warn_pending(call, done)
-    return done.report
+    return done
 
 
 @tool("WD", of_files=True)

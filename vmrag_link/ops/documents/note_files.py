@@ -184,7 +184,7 @@ class NoteFolder:
         natural = notes.natural_path(self.source, doc_id)
         path = natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
         if self.read(path) is not None:
-            raise _refusal(path, f"another note has the file that {doc_id!r} would get", f"cat {quoted(path)}")
+            raise _refuse_file(path, f"another note has the file that {doc_id!r} would get", f"cat {quoted(path)}")
         self._new.append(path)
         return path
 

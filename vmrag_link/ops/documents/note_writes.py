@@ -71,7 +71,7 @@ def put_notes(
     changes = ChangeCounts(added=counts["added"], modified=counts["modified"], removed=0)
     unchanged = len(documents) - changes.total
     report = PutCounts(source.collection, False, changes, unchanged)
-    return WriteResult(report, None, written.pending, chunks=len(documents), notes=written)
+    return WriteResult(report, None, written.pending, notes=written)
 
 
 def _plan_put(
@@ -136,7 +136,7 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
     written = change_notes(ws, source, plan_text)
     changed = len(written.paths)
     report = PutCounts(source.collection, False, ChangeCounts(modified=changed), 1 - changed)
-    return WriteResult(report, None, written.pending, chunks=1, notes=written)
+    return WriteResult(report, None, written.pending, notes=written)
 
 
 class NoteUpdate(NamedTuple):
@@ -163,7 +163,8 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
     changed: list[str] = []
 
     def plan_updates(folder: NoteFolder) -> list[NoteChange]:
-        found = {update.doc_id: _require_note(ws, folder, update.doc_id) for update in updates}
+        ids = [update.doc_id for update in updates]
+        found = {note.doc_id: note for note in _require_notes(ws, folder, ids)}
         texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in found.items()}
         for doc_id, text, metadata in updates:
             before, content = texts[doc_id]
@@ -179,17 +180,19 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
 
 def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
     """Delete notes that exist. Raises `DocumentMissing`, and as `change_notes`."""
-    return change_notes(
-        ws, source, lambda folder: [folder.remove(_require_note(ws, folder, doc_id)) for doc_id in dict.fromkeys(ids)]
-    )
+    return change_notes(ws, source, lambda folder: [folder.remove(note) for note in _require_notes(ws, folder, ids)])
 
 
-def _require_note(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
-    note = folder.find_note(doc_id)
-    if note:
-        return note
+def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> list[NoteFile]:
+    """Return the notes of these ids. Raises `DocumentMissing` with all that do not exist."""
+    found = {doc_id: folder.find_note(doc_id) for doc_id in dict.fromkeys(ids)}
+    notes = [note for note in found.values() if note]
+    missing = [doc_id for doc_id, note in found.items() if note is None]
+    if not missing:
+        return notes
     from vmrag_link.workspace import source_tree  # only an error lists the names
 
+    doc_id = missing[0]
     name = folder.source.collection
     tree = source_tree.in_work_tree(ws)
     near = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
@@ -198,7 +201,7 @@ def _require_note(ws: Workspace, folder: NoteFolder, doc_id: str) -> NoteFile:
         hint=f"vmrag list --collection {quoted(name)}",
         collection_name=name,
         doc_id=doc_id,
-        ids=[doc_id],
+        ids=missing,
     )
 
 

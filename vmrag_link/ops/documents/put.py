@@ -24,6 +24,7 @@ from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
+from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import DocumentStore, Workspace
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
@@ -87,12 +88,20 @@ def put(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
     if isinstance(ws, Workspace) and (source := ws.sources.writable(request.collection)):
         if request.arrange:
             raise collections.source_read_only(source.collection)
-        from vmrag_link.ops.documents import note_writes
-
-        replaces = request.existing != "refuse"
-        return note_writes.put_notes(ws, source, request.documents, "replace" if replaces else "refuse")
+        return _put_notes(ws, source, request)
     plan = functools.partial(_plan_put, ws, request)
     return writing.write(ws, plan, f"write to {request.collection}", follow=request.follow)
+
+
+def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> WriteResult[PutCounts]:
+    from vmrag_link.documents.chunking import document_chunks
+    from vmrag_link.ops.documents import note_writes
+    from vmrag_link.sources.documents import CHUNKING
+
+    existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
+    done = note_writes.put_notes(ws, source, request.documents, existing)
+    documents = (_row(source.collection, document, "", None) for document in request.documents)
+    return done._replace(chunks=sum(len(document_chunks(document, CHUNKING[source.kind])) for document in documents))
 
 
 def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:

@@ -73,6 +73,7 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
 
 def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
     name = source.collection
+    ws.files.refreshed()
     found = select(ws.files, "", collections.find(ws.files, "", name), selection)
     ids = list(dict.fromkeys(named.doc_id for named in found.named))
     written = note_writes.remove_notes(ws, source, ids)

@@ -14,6 +14,7 @@ from vmrag_link.documents.import_base import origin_of, with_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.draft import Draft
+from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, metadata_of
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
@@ -96,9 +97,21 @@ def _update_notes(
             hint="Leave embeddings out, or use a stored collection",
             parameter="embeddings",
         )
-    done = update_notes(ws, source, [NoteUpdate(change.name, change.text, change.metadata) for change in changes])
+    ids = _note_ids(ws, source, changes)
+    updates = [NoteUpdate(ids.get(change.name, change.name), change.text, change.metadata) for change in changes]
+    done = update_notes(ws, source, updates)
     counts = UpdateCounts(source.collection, done.changed, done.unchanged, {})
     return WriteResult(counts, None, done.written.pending, notes=done.written)
+
+
+def _note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
+    """Return the notes that names of chunks mean. Names that cannot be chunks need no index."""
+    names = [change.name for change in changes if parse_chunk_id(change.name)]
+    if not names:
+        return {}
+    ws.files.refreshed()
+    collection = collections.find(ws.files, "", source.collection)
+    return {named.name: named.doc_id for named in select(ws.files, "", collection, Selection(names)).named}
 
 
 def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]) -> dict[str, str]:

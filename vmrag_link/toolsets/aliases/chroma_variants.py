@@ -15,7 +15,7 @@ from vmrag_mcp.arguments import Given, LongText
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools import collections, documents
+from vmrag_mcp.tools import collections, documents, outcome
 from vmrag_mcp.tools.document_results import ChromaQueryDocumentsResult, DocumentColumns, QueryMatch
 from vmrag_mcp.tools.documents import Parts, Queries, paged
 
@@ -76,7 +76,7 @@ def chroma_rename_collection(
 # -- adding
 
 
-@tool("W", alias_of="chroma_add_documents")
+@tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document(
     call: Call, *, collection_name: str, document: LongText, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
@@ -84,7 +84,7 @@ def chroma_add_document(
     return _added(call, collection_name, New(document), follow=increment_index)
 
 
-@tool("W", alias_of="chroma_add_documents")
+@tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_id(
     call: Call, *, collection_name: str, document: LongText, doc_id: OwnId, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
@@ -92,7 +92,7 @@ def chroma_add_document_with_id(
     return _added(call, collection_name, New(document, doc_id), follow=increment_index)
 
 
-@tool("W", alias_of="chroma_add_documents")
+@tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_metadata(
     call: Call, *, collection_name: str, document: LongText, metadata: Metadata, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
@@ -100,7 +100,7 @@ def chroma_add_document_with_metadata(
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
 
 
-@tool("W", alias_of="chroma_add_documents")
+@tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_id_and_metadata(
     call: Call,
     *,
@@ -121,7 +121,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> results.ChromaAd
         documents_added=1,
         ids=ids,
         added_id=ids[0],
-        message=f"Document {ids[0]!r} added to {done.report.collection!r}{call.tail('dolt_commit keeps it')}.",
+        message=f"Document {ids[0]!r} added to {done.report.collection!r}{outcome.keeping(call, done, 'it')}.",
     )
 
 
@@ -243,7 +243,7 @@ def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 # -- changing and deleting
 
 
-@tool("W", alias_of="chroma_update_documents")
+@tool("W", of_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_content(
     call: Call, *, collection_name: str, doc_id: Id, document: LongText
 ) -> results.ChromaUpdateDocumentResult:
@@ -251,7 +251,7 @@ def chroma_update_document_content(
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
-@tool("W", alias_of="chroma_update_documents")
+@tool("W", of_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_metadata(
     call: Call, *, collection_name: str, doc_id: Id, metadata: Metadata
 ) -> results.ChromaUpdateDocumentResult:
@@ -260,15 +260,15 @@ def chroma_update_document_metadata(
 
 
 def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpdateDocumentResult:
-    report = documents.updated(call, name, [change])
-    [doc_id] = [*report.ids, *report.unchanged]
-    what = f"is changed{call.tail('dolt_commit keeps it')}" if report.ids else "was like that already"
+    done = documents.updated(call, name, [change])
+    [doc_id] = [*done.report.ids, *done.report.unchanged]
+    what = f"is changed{outcome.keeping(call, done, 'it')}" if done.report.ids else "was like that already"
     return results.ChromaUpdateDocumentResult(
         status="success", documents_updated_request=1, updated_id=doc_id, message=f"Document {doc_id!r} {what}."
     )
 
 
-@tool("WD", alias_of="chroma_delete_documents")
+@tool("WD", of_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_document_by_id(
     call: Call, *, collection_name: str, doc_id: Id
 ) -> results.ChromaDeleteDocumentByIdResult:
@@ -282,7 +282,7 @@ def chroma_delete_document_by_id(
     )
 
 
-@tool("WD", alias_of="chroma_delete_documents")
+@tool("WD", of_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_where_filter(
     call: Call, *, collection_name: str, where: Filter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
@@ -291,7 +291,7 @@ def chroma_delete_documents_by_where_filter(
     return _deleted(done, where)
 
 
-@tool("WD", alias_of="chroma_delete_documents")
+@tool("WD", of_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_document_filter(
     call: Call, *, collection_name: str, where_document: TextFilter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
