@@ -238,7 +238,7 @@ def test_add_refuses_empty_text(project, text):
     before = project.texts()
     for arguments in (NOTE, ("add", "-", *NOTE[1:]), (*NOTE, "-m", text)):
         refused = project.vmrag(*arguments, code=2, stdin=text).err
-        assert "is empty, so nothing was stored\nhint: vmrag add -m TEXT --collection notes --id uv" in refused
+        assert "is empty, so nothing was written\nhint: vmrag add -m TEXT --collection notes --id uv" in refused
     assert project.texts() == before
 
 
@@ -263,7 +263,7 @@ def test_add_without_text_refuses_input_that_is_not_piped(project, stdin):
             check=False,
         )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no document is given" in done.stderr
+    assert "no text is given" in done.stderr
     assert "hint: vmrag add FILE --collection notes, or: vmrag add -m TEXT --collection notes --id uv" in done.stderr
     assert project.texts() == before
 

@@ -89,7 +89,11 @@ def command(
     if replace and append:
         raise UsageInvalid("--replace and --append exclude each other.", hint="vmrag add --append")
     given = _Given(
-        source, _given_text(source, message, collection), doc_id, title, canonical_json(metadata_object(metadata))
+        source,
+        _given_text(source, message, collection, doc_id),
+        doc_id,
+        title,
+        canonical_json(metadata_object(metadata)),
     )
     with invocation.workspace() as ws:
         notes = _find_notes_source(ws, collection)
@@ -115,7 +119,7 @@ def command(
     invocation.emit(report, _note_lines(report))
 
 
-def _given_text(source: Path | None, message: str | None, collection: str | None) -> str | None:
+def _given_text(source: Path | None, message: str | None, collection: str | None, doc_id: str | None) -> str | None:
     """Return the text of `-m` or of standard input; None for a file.
 
     Raises `UsageInvalid` if no text is given, or if it is empty.
@@ -126,7 +130,7 @@ def _given_text(source: Path | None, message: str | None, collection: str | None
         return None
     if message is not None and source is not None:
         raise UsageInvalid("FILE and -m both give the text of the document", hint="Leave one of them out.")
-    options = f" --collection {quoted(collection)} --id NAME" if collection else ""
+    options = f" --collection {quoted(collection)} --id {quoted(doc_id or 'NAME')}" if collection else ""
     if message is None and source is None and not has_piped_input():
         raise UsageInvalid(
             "no text is given: neither a FILE, nor -m, nor piped input", hint=f"vmrag add -m TEXT{options}"
