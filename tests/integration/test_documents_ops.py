@@ -264,7 +264,7 @@ def test_add_without_text_refuses_input_that_is_not_piped(project, stdin):
         )
     assert (done.returncode, done.stdout) == (2, "")
     assert "no text is given" in done.stderr
-    assert "hint: vmrag add FILE --collection notes, or: vmrag add -m TEXT --collection notes --id uv" in done.stderr
+    assert "hint: vmrag add -m TEXT --collection notes --id uv" in done.stderr
     assert project.texts() == before
 
 
