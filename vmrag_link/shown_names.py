@@ -23,15 +23,15 @@ def shown_names(
     A path gets its collection only if several of `collections` have a document with that id.
     `sources`: the collections whose documents are files.
     """
-    wanted = list(dict.fromkeys(keys))
-    files = {key for key in wanted if key[0] in sources}
+    unique = list(dict.fromkeys(keys))
+    files = {key for key in unique if key[0] in sources}
     if not files and not any(name in sources for name in collections):
-        return {key: "/".join(key) for key in wanted}
+        return {key: "/".join(key) for key in unique}
     homes = list(collections)
     paths = sorted({path for _, path in files})
     owners = {name: find_ids(name, paths) for name in homes} if paths else {}
     alone = {key for key in files if not any(key[1] in ids for name, ids in owners.items() if name != key[0])}
-    full = {key: "/".join(key) for key in wanted if key not in alone}
+    full = {key: "/".join(key) for key in unique if key not in alone}
     taken = [find_ids(name, list(full.values())) for name in homes if name in sources] if full else []
     names = {key: key[1] for key in alone}
     for key, name in full.items():

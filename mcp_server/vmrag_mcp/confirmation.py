@@ -74,13 +74,15 @@ async def ask(
     and with what was `agreed` to before.
     """
     able = context.session.client_capabilities
-    question = _question(params.name, result)
+    question = _choose_question(params.name, result)
     if question is None or able is None or able.elicitation is None:
         return None
     if context.session.can_send_request:
-        return _answer(question, await context.session.elicit_form(question.message, question.form, context.request_id))
+        return _read_answer(
+            question, await context.session.elicit_form(question.message, question.form, context.request_id)
+        )
     if params.input_responses and question.key in params.input_responses:
-        return _answer(question, params.input_responses[question.key])
+        return _read_answer(question, params.input_responses[question.key])
     form = types.ElicitRequestFormParams(message=question.message, requested_schema=question.form)
     return types.InputRequiredResult(
         input_requests={question.key: types.ElicitRequest(params=form)},
@@ -96,10 +98,12 @@ def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Conf
     return {**arguments, name: True}
 
 
-def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:  # noqa: PLR0911  a case each
+def _choose_question(tool: str, result: Mapping[str, Any]) -> _Question | None:  # noqa: PLR0911  a case each
     match result:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
-            return _Question(_YES, one_line(message), _form(_box("Do it", "What was never committed is lost.")))
+            return _Question(
+                _YES, one_line(message), _make_form(_make_box("Do it", "What was never committed is lost."))
+            )
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
             return _address_question(tool, remote)
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "host": host, "url": url}}:
@@ -119,11 +123,11 @@ def _address_question(tool: str, remote: str) -> _Question:
         f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{_escape_hidden(remote)}\n\n"
         f"{_host_of(remote)}What is sent there or comes from there is its owner's to see or to choose. Do you know whose it is?"
     )
-    form = _form(
-        _box("Use this address", "For this call."),
-        _box("Remember it", "Use it in later calls in this repository without asking."),
+    form = _make_form(
+        _make_box("Use this address", "For this call."),
+        _make_box("Remember it", "Use it in later calls in this repository without asking."),
     )
-    return _Question(_key(remote), message, form, remote)
+    return _Question(_question_key(remote), message, form, remote)
 
 
 def _host_question(tool: str, host: str, url: str) -> _Question:
@@ -133,11 +137,11 @@ def _host_question(tool: str, host: str, url: str) -> _Question:
         f"The whole address:\n\n{_escape_hidden(url)}\n\n"
         "All that stands in it is sent there, and what comes from there is its owner's to choose. Do you know whose it is?"
     )
-    form = _form(
-        _box("Ask this host", "For this call."),
-        _box("Always this host", "Agents in this repository may ask it for any page without asking you."),
+    form = _make_form(
+        _make_box("Ask this host", "For this call."),
+        _make_box("Always this host", "Agents in this repository may ask it for any page without asking you."),
     )
-    return _Question(_key(host), message, form, host)
+    return _Question(_question_key(host), message, form, host)
 
 
 def _escape_hidden(text: str) -> str:
@@ -161,7 +165,10 @@ def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
         f"these use the network or delete: {', '.join(map(_escape_hidden, tools))}."
     )
     return _Question(
-        _key(f"toolset {toolset}"), message, _form(_box("Switch it on", "Until the server ends.")), toolset
+        _question_key(f"toolset {toolset}"),
+        message,
+        _make_form(_make_box("Switch it on", "Until the server ends.")),
+        toolset,
     )
 
 
@@ -170,13 +177,13 @@ def _ignored_question(tool: str, path: str) -> _Question:
         f"An agent wants {tool} to take a file into the knowledge base that git ignores:\n\n{_escape_hidden(path)}\n\n"
         "What the knowledge base holds is pushed, and others read it."
     )
-    return _Question(_key(path), message, _form(_box("Take this file", "For this call.")), path)
+    return _Question(_question_key(path), message, _make_form(_make_box("Take this file", "For this call.")), path)
 
 
 def _commit_question(note: str) -> _Question:
     name = _escape_hidden(note.removeprefix("commit "))
     message = f"An agent wants to make a git commit that holds one note: {name}"
-    return _Question(_key(note), message, _form(_box("Commit it", "For this call.")), note)
+    return _Question(_question_key(note), message, _make_form(_make_box("Commit it", "For this call.")), note)
 
 
 def without_refused(result: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -190,21 +197,21 @@ def without_refused(result: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
     return None
 
 
-def _key(about: str) -> str:
+def _question_key(about: str) -> str:
     """It names what is asked, so that a yes to something else does not count."""
     return f"{_YES}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 
 
-def _box(title: str, description: str) -> dict[str, str]:
+def _make_box(title: str, description: str) -> dict[str, str]:
     return {"type": "boolean", "title": title, "description": description}
 
 
-def _form(yes: Mapping[str, Any], remember: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _make_form(yes: Mapping[str, Any], remember: Mapping[str, Any] | None = None) -> dict[str, Any]:
     boxes = {_YES: yes} | ({_REMEMBER: {**remember, "default": False}} if remember else {})
     return {"type": "object", "properties": boxes, "required": [_YES]}
 
 
-def _answer(question: _Question, answer: object) -> Confirmation | None:
+def _read_answer(question: _Question, answer: object) -> Confirmation | None:
     if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
         return None
     said = answer.content or {}

@@ -281,9 +281,9 @@ def test_notes_hide_a_stored_collection_of_the_same_name(project, client, starte
 def test_store_works_before_anything_is_set_up(project, client, started):
     project.git("rm", "-q", ".vmrag.yaml")
     project.git("commit", "-q", "-m", "not set up")
-    found = query(project)
-    assert found
-    assert read(client, project.ask("path", "chroma")) == found
+    answer = query(project)
+    assert answer
+    assert read(client, project.ask("path", "chroma")) == answer
     assert project.git("status", "--porcelain") == ""
 
 
@@ -340,11 +340,11 @@ def test_follow_installs_only_post_hooks_without_a_knowledge_base(project, start
         assert hook_config.chosen(ws.places) == hook_config.HOOKS
     assert list_hooks(project) == set(hook_config.SYNCING)
     assert project.git("config", "--get-regexp", "^merge", check=False) == ""
-    assert not [each for each in findings(project) if each["code"].startswith("HOOK")]
+    assert not [finding for finding in findings(project) if finding["code"].startswith("HOOK")]
     project.vmrag("add", "-", "--collection", "handbook", "--id", "a", stdin="The first stored document.")
     with opened(project) as ws:
         assert ws.initialized
-    assert not [each for each in findings(project) if each["code"].startswith("HOOK")]
+    assert not [finding for finding in findings(project) if finding["code"].startswith("HOOK")]
 
 
 @pytest.mark.parametrize("kind", ["files"], indirect=True)
@@ -415,8 +415,8 @@ def test_wait_makes_sync_wait_for_the_files(project, client, started):
     report = project.ask("sync")
     assert report["chroma"]["state"] == "ready"
     assert report["chroma"]["commit"] == project.git("rev-parse", "HEAD")
-    found = {"chroma": report["chroma"]["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE}
-    assert read(client, found) == query(project)
+    expected = {"chroma": report["chroma"]["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE}
+    assert read(client, expected) == query(project)
 
 
 def test_notes_name_chroma_only_if_the_user_set_it(project, started):
@@ -459,7 +459,7 @@ def test_gc_removes_stores_of_earlier_commits(project, started):
         build_here(project)
     assert len([path for path in (project.shared / "chroma").iterdir() if path.is_dir()]) == 1
     collect(project)
-    assert not [each for each in findings(project) if each["code"].startswith("CHROMA")]
+    assert not [finding for finding in findings(project) if finding["code"].startswith("CHROMA")]
     assert wait_until_ready(project)
 
 
@@ -467,7 +467,7 @@ def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, star
     path = Path(project.ask("path", "chroma")["chroma"])
     with bindings.contextlib.closing(bindings.open_store(path)) as store:
         store.delete(store.collections()["docs"], ["docs/tls.md_chunk_0"])
-    [finding] = [each for each in findings(project) if each["code"].startswith("CHROMA")]
+    [finding] = [row for row in findings(project) if row["code"].startswith("CHROMA")]
     assert "of 'docs'" in finding["message"]
     project.vmrag("doctor", "--fix", code=None)
     assert read(client, project.ask("path", "chroma")) == query(project)

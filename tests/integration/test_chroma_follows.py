@@ -415,11 +415,11 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
     monkeypatch.setattr(directories, "READ_TIMEOUT", 0.1)
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
-        wanted = ws.chroma.local.store_of(project.pinned)
-        exchange = locks.exclusive(directories.lock_of(wanted.views[0]), purpose="replace a view", timeout=5)
+        store = ws.chroma.local.store_of(project.pinned)
+        exchange = locks.exclusive(directories.lock_of(store.views[0]), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
-            chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET)
-        assert chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET).is_dir()
+            chroma_builder.bring(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET)
+        assert chroma_builder.bring(ws.chroma.local, store, vectors=ws.vectors, progress=QUIET).is_dir()
 
 
 def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):

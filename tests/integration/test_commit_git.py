@@ -61,10 +61,10 @@ def refuse_commits(project: Project) -> Path:
 def test_commit_takes_message_from_editor(project: Project, make_editor: MakeEditor, tmp_path: Path) -> None:
     project.drop("rest.md")
     project.put("setup.md", "# Setup\n")
-    done = project.vmrag(
+    result = project.vmrag(
         "commit", env=make_editor(f'cp "$1" {tmp_path}/shown; basename "$1" > {tmp_path}/name\n{WRITE}')
     )
-    assert done.out.splitlines()[0].endswith("] Explain uv")
+    assert result.out.splitlines()[0].endswith("] Explain uv")
     assert read_message(project) == MESSAGE
     assert set(project.marks().values()) == {None}
     assert (tmp_path / "name").read_text() == "COMMIT_EDITMSG\n"
@@ -155,8 +155,8 @@ def test_commit_refuses_if_head_moved_while_editor_was_open(project: Project, ma
 
 def test_commit_lists_documents_stored_while_editor_was_open(project: Project, make_editor: MakeEditor) -> None:
     other = shlex.join([str(SCRIPT), "add", "-m", "Later.", "--collection", "handbook", "--id", "later.md"])
-    done = project.vmrag("commit", env=make_editor(f"{other} > /dev/null || exit 8\n{WRITE}"))
-    assert " also added: handbook/later.md, stored while you wrote the message" in done.out.splitlines()
+    result = project.vmrag("commit", env=make_editor(f"{other} > /dev/null || exit 8\n{WRITE}"))
+    assert " also added: handbook/later.md, stored while you wrote the message" in result.out.splitlines()
     assert set(project.marks().values()) == {None}
 
 
@@ -179,8 +179,8 @@ def test_commit_git_commits_pin_and_staged_files(project: Project) -> None:
     project.git("add", "staged.txt")
     project.write("docs/rest.md", "unstaged\n")
     project.write("untracked.txt", "untracked\n")
-    done = project.vmrag("commit", "--git", "-m", "Explain uv")
-    lines = done.out.splitlines()
+    result = project.vmrag("commit", "--git", "-m", "Explain uv")
+    lines = result.out.splitlines()
     assert lines[0] == f"[main {project.pinned[:7]}] Explain uv"
     assert lines[-1] == f"Committed to git as {project.git('rev-parse', 'HEAD')[:7]}, with the pin."
     assert project.git("show", "--format=%s", "--name-only").split() == ["Explain", "uv", ".dolt-version", "staged.txt"]
@@ -344,7 +344,7 @@ def test_commit_git_works_in_first_commit_of_repository(tmp_path: Path, monkeypa
 
 def test_commit_git_works_from_subfolder_and_with_variables_of_git(project: Project) -> None:
     environ = os.environ | {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index"}
-    done = subprocess.run(
+    result = subprocess.run(
         [SCRIPT, "commit", "--git", "-m", "Explain uv"],
         cwd=project.top / "docs",
         env=environ,
@@ -352,5 +352,5 @@ def test_commit_git_works_from_subfolder_and_with_variables_of_git(project: Proj
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert project.git("log", "-1", "--format=%s") == "Explain uv"

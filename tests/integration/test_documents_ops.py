@@ -253,7 +253,7 @@ def test_add_without_text_refuses_input_that_is_not_piped(project, stdin):
             theirs = os.open("/dev/null" if stdin == "closed" else stdin, os.O_RDONLY)
         opened.callback(os.close, theirs)
         command = f"exec {shlex.join([str(terminal.SCRIPT), *NOTE])}" + " <&-" * (stdin == "closed")
-        done = subprocess.run(
+        result = subprocess.run(
             ["sh", "-c", command],
             cwd=project.top,
             stdin=theirs,
@@ -262,17 +262,17 @@ def test_add_without_text_refuses_input_that_is_not_piped(project, stdin):
             timeout=60,
             check=False,
         )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no text is given" in done.stderr
-    assert "hint: vmrag add -m TEXT --collection notes --id uv" in done.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "no text is given" in result.stderr
+    assert "hint: vmrag add -m TEXT --collection notes --id uv" in result.stderr
     assert project.texts() == before
 
 
 @pytest.mark.parametrize("line", ["add - --collection notes --id uv", "rm setup.md", "init", "issue add a#1 -F -"])
 def test_command_reports_no_bug_with_closed_input(project, line):
     command = f"exec {shlex.quote(str(terminal.SCRIPT))} {line} <&-"
-    done = subprocess.run(["sh", "-c", command], cwd=project.top, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 2), done.stderr
+    result = subprocess.run(["sh", "-c", command], cwd=project.top, capture_output=True, text=True, check=False)
+    assert result.returncode in (0, 2), result.stderr
     assert "notes/uv" not in project.vmrag("list").out
 
 

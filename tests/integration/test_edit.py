@@ -35,8 +35,8 @@ def test_edit_stores_text_and_keeps_everything_else(project: Project, make_edito
     project.vmrag("commit", "-m", "metadata")
     before = read_row(project, "rest.md")
     assert before.source == "docs/rest.md"
-    done = project.vmrag("edit", "handbook/rest.md", env=make_editor("printf 'Wake up.\\n' >> \"$1\""))
-    assert done.out.splitlines() == [
+    result = project.vmrag("edit", "handbook/rest.md", env=make_editor("printf 'Wake up.\\n' >> \"$1\""))
+    assert result.out.splitlines() == [
         "handbook/rest.md: 1 document modified",
         'Next: vmrag commit -m "What changed in the knowledge"',
     ]
@@ -64,8 +64,8 @@ def test_edit_takes_id_alone_and_derives_title_again(project: Project, make_edit
 @pytest.mark.parametrize("body", ["true", 'echo >> "$1"', 'rm "$1"; printf "A frequent question." > "$1"'])
 def test_edit_stores_nothing_if_text_is_unchanged(project: Project, make_editor: MakeEditor, body: str) -> None:
     before = read_row(project, "faq.md")
-    done = project.vmrag("edit", "faq.md", env=make_editor(body))
-    assert done.out == "handbook/faq.md is unchanged, so nothing was stored.\n"
+    result = project.vmrag("edit", "faq.md", env=make_editor(body))
+    assert result.out == "handbook/faq.md is unchanged, so nothing was stored.\n"
     assert project.ask("edit", "faq.md", env=make_editor(body))["changed"] is False
     assert read_row(project, "faq.md") == before
     assert set(project.marks().values()) == {None}

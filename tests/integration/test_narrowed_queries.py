@@ -232,7 +232,7 @@ def test_what_is_shown_of_code_ends_with_a_line_of_it(project):
     )
     commit(project, "walk", **{"src/walk.py": f"def walk():\n{lines}"})
     shown = project.vmrag("query", "def walk", "-k", "1").out.splitlines()
-    assert shown[1:-1] == ["   def walk():", *(f"       step({each})" for each in range(6))]
+    assert shown[1:-1] == ["   def walk():", *(f"       step({number})" for number in range(6))]
 
 
 # -- places and states

@@ -60,8 +60,8 @@ def test_show_accepts_every_name_that_query_prints_in_a_subfolder(project):
     names = [line.split()[1] for line in shown.splitlines() if re.match(r"\d+\. ", line)]
     assert {name.partition(":")[0] for name in names} == {"./README.md", "../README.md", "./config.rst", "../src/a.py"}
     for name in names:
-        there = project.vmrag("-C", str(folder), "show", name).out
-        assert there == (folder / name.partition(":")[0]).read_text(), name
+        text = project.vmrag("-C", str(folder), "show", name).out
+        assert text == (folder / name.partition(":")[0]).read_text(), name
 
 
 def test_show_accepts_the_name_of_a_file_in_a_commit(project):

@@ -207,13 +207,13 @@ def check_history(history: History) -> None:
 
 def compare_mark(history: History, last: str, citation: Citation, mark: ChangedCitation | None) -> None:
     changed, commits = history.expect(last, citation)
-    told = f"{history.repo.top}: {citation} after {last[:8]}: {mark}, expected {changed} {commits}"
-    assert bool(mark) == changed, told
+    message = f"{history.repo.top}: {citation} after {last[:8]}: {mark}, expected {changed} {commits}"
+    assert bool(mark) == changed, message
     history.seen["marked" if mark else "not marked"] += 1
     if mark and commits is not None and not history.repo.git("rev-list", "--merges", f"{last}..HEAD"):
         # If a hunk replaces one line by three, all three count as the cited line.
-        assert mark.commits >= len(commits), told
-        assert citation.first or mark.commits == len(commits), told
+        assert mark.commits >= len(commits), message
+        assert citation.first or mark.commits == len(commits), message
         history.seen["same count" if mark.commits == len(commits) else "more"] += 1
 
 

@@ -90,8 +90,8 @@ class Corpus:
         [texts] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         totals = Counter[int]()
         for word in dict.fromkeys(keywords.words(query)):
-            asked = f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?"
-            scores = dict(connection.execute(asked, (f'"{word}"',)).fetchall())
+            statement = f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?"
+            scores = dict(connection.execute(statement, (f'"{word}"',)).fetchall())
             holding = len(scores)
             theirs = max(1e-6, math.log((texts - holding + 0.5) / (holding + 0.5)))
             ours = math.log(1 + (texts + 8 - holding + 0.5) / (holding + 0.5))

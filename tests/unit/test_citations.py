@@ -35,9 +35,9 @@ def list_places(text: str, note: str = NOTE) -> list[str]:
     ],
 )  # fmt: skip
 def test_citation_is_found_in_prose_and_code_spans(text: str, places: list[str]):
-    found = list_places(text)
-    assert [place for place in found if place in places] == places
-    assert len(found) - len(places) <= text.count(" "), "only single words of a code span come on top"
+    cited = list_places(text)
+    assert [place for place in cited if place in places] == places
+    assert len(cited) - len(places) <= text.count(" "), "only single words of a code span come on top"
 
 
 @pytest.mark.parametrize(

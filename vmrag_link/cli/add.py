@@ -104,16 +104,16 @@ def command(
             return
         existing: WhenExists = "replace" if replace else "append" if append else "refuse"
         draft = _read_draft(ws, invocation, given)
-        doc_id, done = add_note(ws, notes, draft, existing, allow_secret=allow_secret)
-        paths = done.notes.paths if done.notes else ()
+        doc_id, result = add_note(ws, notes, draft, existing, allow_secret=allow_secret)
+        paths = result.notes.paths if result.notes else ()
         made = commit_notes(ws, paths, draft.title or doc_id) if commit and paths else None
     report = NoteReport(
         notes.collection,
         doc_id,
         paths[0] if paths else "",
-        done.report.changes,
-        done.pending,
-        bool(done.notes and done.notes.kept),
+        result.report.changes,
+        result.pending,
+        bool(result.notes and result.notes.kept),
         made.commit if made else "",
     )
     invocation.emit(report, _note_lines(report))
@@ -220,8 +220,8 @@ def _store_document(
         raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
     with knowledge_base_of(ws):
         if given.text is None:
-            wanted = FileRequest(given.doc_id, given.title or "", given.metadata)
-            return add_file(ws, invocation.directory / (given.file or ""), collection, wanted, copy=copy)
+            request = FileRequest(given.doc_id, given.title or "", given.metadata)
+            return add_file(ws, invocation.directory / (given.file or ""), collection, request, copy=copy)
         name = given.doc_id or ""
         title = given.title or markdown_title(given.text) or name
         document = text_document(name, given.text, title=title, metadata=given.metadata)

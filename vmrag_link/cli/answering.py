@@ -168,13 +168,13 @@ def ranking_lines(
     if not before and not after:
         yield "nothing is found"
     for change in ranking_changes(before, after):
-        each = replace(change, document=names.get(change.document, change.document))
-        if each.rank_after is None:
-            yield output.style(str(each), fg="red")
-        elif each.rank_before is None:
-            yield output.style(str(each), fg="green")
+        shown = replace(change, document=names.get(change.document, change.document))
+        if shown.rank_after is None:
+            yield output.style(str(shown), fg="red")
+        elif shown.rank_before is None:
+            yield output.style(str(shown), fg="green")
         else:
-            yield output.style(str(each), dim=True) if each.same else str(each)
+            yield output.style(str(shown), dim=True) if shown.same else str(shown)
 
 
 def side_by_side(
@@ -183,11 +183,11 @@ def side_by_side(
     """A line for each place, below a line with both ends. `-` and `+`: only in this ranking.
     `names`: what to print for documents.
     """
-    left = _format_column(before, {(each.document, each.chunk) for each in after}, "-", names)
-    right = _format_column(after, {(each.document, each.chunk) for each in before}, "+", names)
-    width = max(len(each) for each in (ends[0], *left))
+    old_lines = _format_column(before, {(chunk.document, chunk.chunk) for chunk in after}, "-", names)
+    new_lines = _format_column(after, {(chunk.document, chunk.chunk) for chunk in before}, "+", names)
+    width = max(len(line) for line in (ends[0], *old_lines))
     yield f"{'':4}{ends[0]:<{width + 2}}  {ends[1]}"
-    for rank, (one, other) in enumerate(itertools.zip_longest(left, right, fillvalue=""), start=1):
+    for rank, (one, other) in enumerate(itertools.zip_longest(old_lines, new_lines, fillvalue=""), start=1):
         shown = output.style(other, fg="green") if other.startswith("+") else other
         padded = one.ljust(width + 2)
         yield f"{rank:>3} {output.style(padded, fg='red') if one.startswith('-') else padded}  {shown}"

@@ -132,32 +132,32 @@ def blame(invocation: Invocation, *, document: str) -> None:
 
 
 def _blame_lines(report: BlameReport) -> Iterator[str]:
-    known = {each.revision: each for each in report.revisions}
+    revisions = {line.revision: line for line in report.revisions}
     own = f"{report.collection}/{report.doc_id}"
-    beside = [_beside(known.get(each.revision)) for each in report.lines]
+    beside = [_beside(revisions.get(line.revision)) for line in report.lines]
     width = max(map(len, beside), default=0)
-    moved = any(each.name != own for each in report.lines)
-    longest = max((len(each.name) for each in report.lines), default=0)
+    moved = any(line.name != own for line in report.lines)
+    longest = max((len(line.name) for line in report.lines), default=0)
     digits = len(str(len(report.lines)))
-    for number, (each, who) in enumerate(zip(report.lines, beside, strict=True), start=1):
-        name = f" {each.name:<{longest}}" if moved else ""
-        yield f"{output.style(each.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {each.text}"
+    for number, (line, who) in enumerate(zip(report.lines, beside, strict=True), start=1):
+        name = f" {line.name:<{longest}}" if moved else ""
+        yield f"{output.style(line.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {line.text}"
 
 
 def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
-    known_commits = {each.commit: each for each in report.commits}
-    own = report.doc_id
-    paths = [each.name.removeprefix(f"{report.collection}/") for each in report.lines]
+    known_commits = {blamed.commit: blamed for blamed in report.commits}
+    doc_id = report.doc_id
+    paths = [line.name.removeprefix(f"{report.collection}/") for line in report.lines]
     rows = [
-        (each, path, _writer(known_commits.get(each.commit))) for each, path in zip(report.lines, paths, strict=True)
+        (line, path, _writer(known_commits.get(line.commit))) for line, path in zip(report.lines, paths, strict=True)
     ]
     width = max((len(who) for *_, who in rows), default=0)
-    longest = max((len(path) for path in paths if path != own), default=0)
+    longest = max((len(path) for path in paths if path != doc_id), default=0)
     digits = len(str(len(report.lines)))
-    for number, (each, path, who) in enumerate(rows, start=1):
-        name = f" {path:<{max(longest, len(own))}}" if longest else ""
-        commit = output.style(each.commit[:SHORT_COMMIT].ljust(SHORT_COMMIT), fg="yellow")
-        yield f"{commit}{name} {who:<{width}} {number:>{digits}}) {each.text}"
+    for number, (blamed, path, who) in enumerate(rows, start=1):
+        name = f" {path:<{max(longest, len(doc_id))}}" if longest else ""
+        commit = output.style(blamed.commit[:SHORT_COMMIT].ljust(SHORT_COMMIT), fg="yellow")
+        yield f"{commit}{name} {who:<{width}} {number:>{digits}}) {blamed.text}"
 
 
 def _writer(info: BlamedCommit | None) -> str:

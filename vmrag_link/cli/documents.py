@@ -43,8 +43,8 @@ def list_(invocation: Invocation, *, collection: str | None, outdated: bool) -> 
         report = listing.list_documents(store, collection)
         unnamed = not report.documents and store is ws and bool(offered(ws))
     lines = [
-        f"{UNCOMMITTED[each.uncommitted]} {each.name}  {output.style(each.title, dim=True)}"
-        for each in sorted(report.documents, key=lambda row: row.name)
+        f"{UNCOMMITTED[document.uncommitted]} {document.name}  {output.style(document.title, dim=True)}"
+        for document in sorted(report.documents, key=lambda row: row.name)
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
@@ -186,8 +186,8 @@ def _restore_notes(
 
     if undo:
         return note_restore.undo_note(ws, f"{within}/{names[0]}" if within and names else next(iter(names), None))
-    found = note_restore.find_notes_at(ws, names, ref=ref, within=within)
-    return note_restore.restore_notes(ws, found.documents, ref=ref) if found else None
+    selection = note_restore.find_notes_at(ws, names, ref=ref, within=within)
+    return note_restore.restore_notes(ws, selection.documents, ref=ref) if selection else None
 
 
 def _restored_note_lines(report: RestoredNotes) -> Iterator[str]:

@@ -64,16 +64,16 @@ def command(
 
 
 def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
-    for number, each in enumerate(sorted(report.documents, key=lambda match: match.name)):
-        name = output.style(each.name, bold=True)
+    for number, document in enumerate(sorted(report.documents, key=lambda match: match.name)):
+        name = output.style(document.name, bold=True)
         if shown == "names":
-            yield f"{name}{title_beside(each.doc_id, each.title)}"
+            yield f"{name}{title_beside(document.doc_id, document.title)}"
         elif shown == "counts":
-            yield f"{name}:{each.count}"
+            yield f"{name}:{document.count}"
         else:
             if parted and number:
                 yield _BREAK
-            yield from _document(each, name, parted=parted)
+            yield from _document(document, name, parted=parted)
 
 
 def _document(found: MatchedDocument, name: str, *, parted: bool) -> Iterator[str]:

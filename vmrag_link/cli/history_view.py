@@ -46,11 +46,11 @@ def diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
 
 
 def _names(diff: WordDiff) -> Iterator[str]:
-    return (_shown_name(diff, each) for each in diff.documents())
+    return (_shown_name(diff, change) for change in diff.documents())
 
 
 def _status(diff: WordDiff) -> Iterator[str]:
-    return (f"{MARKS[each.kind][0]}\t{_shown_name(diff, each)}" for each in diff.documents())
+    return (f"{MARKS[change.kind][0]}\t{_shown_name(diff, change)}" for change in diff.documents())
 
 
 def diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:

@@ -88,9 +88,9 @@ def _find_stored_history(ws: Workspace, file: FileHistory) -> str:
     return find_stored_history(ws, file.name)
 
 
-def _find_note_history(ws: Workspace, found: Revisions) -> str:
+def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
     """Return the command that shows the history of a stored document as a note."""
-    changes = [step.document for step in found.steps if step.document]
+    changes = [step.document for step in revisions.steps if step.document]
     header = (changes[0].after or changes[0].before) if changes else None
     if header is None:
         return ""

@@ -18,10 +18,10 @@ def files_with_id(places: Places, folder: str) -> list[str]:
     Raises `GitFailed`.
     """
     options = ("grep", "--untracked", "--no-recurse-submodules", "-l", "-z", "-I", "-E", "-e", _ID_LINE, "--", folder)
-    done = git(places, *_OFFLINE, "--literal-pathspecs", *options)
-    if done.returncode > 1:
-        raise failure(options, done)
-    return sorted(os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
+    result = git(places, *_OFFLINE, "--literal-pathspecs", *options)
+    if result.returncode > 1:
+        raise failure(options, result)
+    return sorted(os.fsdecode(name) for name in result.stdout.split(b"\0") if name)
 
 
 def unmerged_files(places: Places) -> list[str]:
@@ -35,10 +35,10 @@ def ignored_files(places: Places, paths: Sequence[str]) -> list[str]:
     if not paths:
         return []
     names = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    done = git(places, *_OFFLINE, "check-ignore", "-z", "--stdin", stdin=names)
-    if done.returncode > 1:
-        raise failure(("check-ignore",), done)
-    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+    result = git(places, *_OFFLINE, "check-ignore", "-z", "--stdin", stdin=names)
+    if result.returncode > 1:
+        raise failure(("check-ignore",), result)
+    return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
 
 
 def attributes_of(places: Places, paths: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str | bool]]:

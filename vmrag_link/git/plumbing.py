@@ -368,11 +368,11 @@ def _write_index(places: Places, *arguments: str, file: Path | None = None, stdi
     durable = ("-c", "core.fsync=added")
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
-        done = git(places, *durable, *arguments, index_file=file, stdin=stdin)
-        if done.returncode == 0:
+        result = git(places, *durable, *arguments, index_file=file, stdin=stdin)
+        if result.returncode == 0:
             return True
-        if not re.search(r"index.*\.lock': File exists", done.complaint):
-            raise failure(arguments[1:], done)
+        if not re.search(r"index.*\.lock': File exists", result.complaint):
+            raise failure(arguments[1:], result)
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_SECONDS)

@@ -203,20 +203,22 @@ def documents_of(found: Iterable[RankedChunk]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.document for each in found))
 
 
-def _out_of_order(order: Sequence[str], there: Sequence[str], within: int, names: GoldenNames) -> Miss | None:
+def _out_of_order(order: Sequence[str], documents: Sequence[str], within: int, names: GoldenNames) -> Miss | None:
     """What comes behind those of `order` does not count, unless that is empty."""
-    compared = there[: len(order) + within] if order else there
-    wanted, got = _from_difference(list(map(names.show_name, order)), list(map(names.show_name, compared)))
+    compared = documents[: len(order) + within] if order else documents
+    expected, got = _from_difference(list(map(names.show_name, order)), list(map(names.show_name, compared)))
     if not order:
-        return Miss("order", "nothing was found when the order was recorded", None, wanted, got) if there else None
-    places = {document: place for place, document in enumerate(there, start=1)}
+        return (
+            Miss("order", "nothing was found when the order was recorded", None, expected, got) if documents else None
+        )
+    places = {document: place for place, document in enumerate(documents, start=1)}
     for place, document in enumerate(order, start=1):
         if document not in places:
-            return Miss("order", f"{names.show_name(document)} is no longer found", document, wanted, got)
+            return Miss("order", f"{names.show_name(document)} is no longer found", document, expected, got)
         if abs(places[document] - place) > within:
             near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
             return Miss(
-                "order", f"{names.show_name(document)} comes at number {places[document]}{near}", None, wanted, got
+                "order", f"{names.show_name(document)} comes at number {places[document]}{near}", None, expected, got
             )
     return None
 

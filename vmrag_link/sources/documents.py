@@ -140,7 +140,7 @@ def documents(
     is spent, the other files are missing.
     """
     if source.kind == "document":
-        yield from ((file.doc_id, as_written(source, file, found)) for file, found in texts)
+        yield from ((file.doc_id, as_written(source, file, text)) for file, text in texts)
         return
     from vmrag_link.code.cutter import CodeCutter  # whoever lists files cuts nothing
 
@@ -164,12 +164,12 @@ def documents(
     yield from left_out
 
 
-def as_written(source: SourceSettings, file: TreeFile, found: SourceText) -> Document | NoDocument:
+def as_written(source: SourceSettings, file: TreeFile, read: SourceText) -> Document | NoDocument:
     """A file as a document; code without its pieces."""
     path = file.path
-    if found.text is None:
-        return NoDocument(found.reason)
-    page = FileText(PurePosixPath(path).name, found.text, {})
+    if read.text is None:
+        return NoDocument(read.reason)
+    page = FileText(PurePosixPath(path).name, read.text, {})
     if source.kind == "code":
         file_type = languages.language_of(path)
         page.metadata.update({"language": file_type} if file_type else {})
@@ -177,7 +177,7 @@ def as_written(source: SourceSettings, file: TreeFile, found: SourceText) -> Doc
         known = formats.by_suffix(path)
         file_type = known.file_type if known and known.where == "here" else "text"
         try:
-            page = reading.page(found.text, file_type)
+            page = reading.page(read.text, file_type)
         except ContentUnreadable as why:
             return NoDocument(why.reason)
         if file.note_id and page.metadata.get("id") is not None and notes.id_in(page.metadata) == file.note_id:

@@ -69,14 +69,16 @@ def identify_notes(
     if not writable:
         return listing
     files, claims = dict(listing.files), dict[str, str]()
-    known = _claims_of(writable, before) if before else {}
+    claimed = _claims_of(writable, before) if before else {}
     for source in writable:
         notes = [file._replace(handwritten=True) for file in files[source.collection]]
-        new = [file for file in notes if file.blob not in known]
-        known |= {file.blob: claimed_id(found.text or "") for file, found in (read(new) if new else ())}
-        ids = assign_ids(source, (file.path for file in notes), {file.path: known.get(file.blob, "") for file in notes})
+        new = [file for file in notes if file.blob not in claimed]
+        claimed |= {file.blob: claimed_id(text.text or "") for file, text in (read(new) if new else ())}
+        ids = assign_ids(
+            source, (file.path for file in notes), {file.path: claimed.get(file.blob, "") for file in notes}
+        )
         files[source.collection] = [file._replace(note_id=ids[file.path]) for file in notes]
-        claims |= {file.blob: known[file.blob] for file in notes if known.get(file.blob)}
+        claims |= {file.blob: claimed[file.blob] for file in notes if claimed.get(file.blob)}
     return msgspec.structs.replace(listing, files=files, claims=claims)
 
 

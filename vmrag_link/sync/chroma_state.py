@@ -216,8 +216,8 @@ class ChromaStores(NamedTuple):
         files = self.committed
         if files and (files.commit, files.rules) == (commit, self.rules):
             # An index that is damaged or gone is built again, unless the store is finished.
-            wanted = self._read_bound(self.places.own)
-            if not files.view or self.usable(wanted) or not find_problem(wanted.views[-1]):
+            store = self._read_bound(self.places.own)
+            if not files.view or self.usable(store) or not find_problem(store.views[-1]):
                 return False
         from vmrag_link.chroma.bindings import unsupported
 
@@ -290,12 +290,12 @@ class ChromaStores(NamedTuple):
         if self.mode == "off" or (bound is None and not self.follows_files):
             return ChromaState("off" if self.mode == "off" else "following", revision)
         commit = plumbing.head(self.places).commit if self.follows_files else None
-        files, wanted = self.committed, self._read_bound(self.places.own)
+        files, store = self.committed, self._read_bound(self.places.own)
         at_head = not commit or (files is not None and (files.commit, files.rules) == (commit, self.rules))
-        if at_head and wanted.views and self.usable(wanted):
-            return ChromaState("ready", revision, commit, str(wanted.store))
+        if at_head and store.views and self.usable(store):
+            return ChromaState("ready", revision, commit, str(store.store))
         failures = self.failures()
-        failure = failures.get(wanted.store.name) or (None if at_head else failures.get(name_files(commit)))
+        failure = failures.get(store.store.name) or (None if at_head else failures.get(name_files(commit)))
         running = background.running(self.job)
         if failure and _gave_up(failure) and not (failure.begun and running):
             return ChromaState("failed", revision, commit, error=failure.message, hint=failure.hint)
@@ -348,8 +348,8 @@ class ChromaStores(NamedTuple):
     def _write_failure(self, name: str, failure: Failure | None) -> None:
         """Only of stores that are still wanted anything is remembered."""
         before = self.failures()
-        names = {each.store.name for each in self.wanted()} | {name_files(plumbing.head(self.places).commit)}
-        after = {other: each for other, each in before.items() if other in names and other != name}
+        names = {store.store.name for store in self.wanted()} | {name_files(plumbing.head(self.places).commit)}
+        after = {other: earlier for other, earlier in before.items() if other in names and other != name}
         if failure:
             after[name] = failure
         if after != before:

@@ -96,11 +96,11 @@ class IndexedRows:
         if not self._is_source(name):
             return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
         path = self._path_of(header)
-        known = formats.by_suffix(path)
+        file_format = formats.by_suffix(path)
         return Document(
             *(name, header.doc_id, header.title, text, header.content_hash, header.metadata),
             source=path,
-            file_type=known.file_type if known else "",
+            file_type=file_format.file_type if file_format else "",
         )
 
 

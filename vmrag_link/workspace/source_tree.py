@@ -49,7 +49,7 @@ class SourceTree:
         self.commit = commit
         self.unavailable = unavailable
         self.files: Mapping[Key, TreeFile] = {
-            (name, each.doc_id): each for name, files in listing.files.items() for each in files
+            (name, file.doc_id): file for name, files in listing.files.items() for file in files
         }
 
     @property

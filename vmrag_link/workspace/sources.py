@@ -199,7 +199,9 @@ class Sources:
         if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
             if token == before.token:  # perhaps another commit with equal files
-                unsearched = [each for each in available if not rules.searches_untracked(each, untracked=untracked)]
+                unsearched = [
+                    source for source in available if not rules.searches_untracked(source, untracked=untracked)
+                ]
                 others = work_tree.untracked_count(places, unsearched) if unsearched else 0
                 return msgspec.structs.replace(known, commit=plumbing.head(places).commit, untracked=others)
         try:
@@ -328,7 +330,7 @@ class Sources:
 
         unavailable = {each.collection: self._problem(each, stored) for each in config.sources}
         unavailable = {name: why for name, why in unavailable.items() if why}
-        available = tuple(each for each in config.sources if each.collection not in unavailable)
+        available = tuple(source for source in config.sources if source.collection not in unavailable)
         return rules.without_notes(available), unavailable
 
     def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:

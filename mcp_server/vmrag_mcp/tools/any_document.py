@@ -46,5 +46,5 @@ def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> Delete
         doc_id=gone.doc_id,
         deleted_chunks=gone.chunks,
         table=gone.table,
-        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{outcome.keeping(call, done, 'that')}.",
+        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{outcome.describe_commit(call, done, 'that')}.",
     )

@@ -118,7 +118,7 @@ def chroma_list_collections(
     def look(rows: TextSource, here: Standing) -> tuple[Standing, int, list[CollectionEntry]]:
         found = [each for each in rows.collections(here.at) if name_contains.lower() in each.name.lower()]
         page = found[offset:][: limit or None]
-        return here, len(found), [_entry(each, rows.count(here.at, collection=each.name)) for each in page]
+        return here, len(found), [_collection_entry(each, rows.count(here.at, collection=each.name)) for each in page]
 
     here, total, rows = reading.read_texts(call.ws, None, look)
     call.stands(here)
@@ -132,7 +132,7 @@ def chroma_list_collections(
     )
 
 
-def _entry(each: Collection, documents: int) -> CollectionEntry:
+def _collection_entry(each: Collection, documents: int) -> CollectionEntry:
     return CollectionEntry(
         name=each.name,
         metadata=shown_metadata(each),

@@ -130,13 +130,13 @@ def chroma_query_documents(
         where_found += f" with {narrowed.shown}"
     named = None if everywhere else names[0]
     if report.packed:
-        return _packed(call, report, report.packed, named, where_found)
+        return _pack_passages(call, report, report.packed, named, where_found)
     call.quotes((each.collection, each.doc_id) for found in report.matches for each in found)
     results = _that_fit(
         call,
         [
             answers.QueryMatches(
-                text, [_match(report, number, at, include, named=everywhere) for at in range(len(found))]
+                text, [_make_match(report, number, at, include, named=everywhere) for at in range(len(found))]
             )
             for number, (text, found) in enumerate(zip(query_texts, report.matches, strict=True))
         ],
@@ -167,7 +167,7 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
     return PackRequest(min(max_tokens or room, room), neighbours)
 
 
-def _packed(
+def _pack_passages(
     call: Call, report: SimilarReport, packed: Packed, name: str | None, where_found: str
 ) -> answers.ChromaQueryDocumentsResult:
     call.quotes((each.collection, each.doc_id) for each in packed.passages)
@@ -227,7 +227,9 @@ def _that_fit(call: Call, results: list[answers.QueryMatches]) -> list[answers.Q
     return kept
 
 
-def _match(report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool) -> answers.QueryMatch:
+def _make_match(
+    report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool
+) -> answers.QueryMatch:
     """The match `at` of a text."""
     hit, place = report.matches[text][at], report.places[text][at]
     texts = "documents" in include
@@ -330,7 +332,7 @@ def chroma_add_documents(
         documents_added=len(ids),
         ids=ids,
         chunks_created=done.chunks,
-        message=f"{plural(len(ids), 'document')} added to {name!r}{outcome.keeping(call, done, 'them')}.",
+        message=f"{plural(len(ids), 'document')} added to {name!r}{outcome.describe_commit(call, done, 'them')}.",
     )
 
 
@@ -339,7 +341,7 @@ def added(
 ) -> tuple[list[str], WriteResult[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
     if not call.ws.sources.writable(name):
-        stores.require_versioned(call.ws, name, [each.doc_id for each in new if each.doc_id])
+        stores.require_versioned(call.ws, name, [document.doc_id for document in new if document.doc_id])
     documents = new_documents(new)
     done = put(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
     outcome.warn_pending(call, done)
@@ -389,7 +391,7 @@ def chroma_update_documents(
 def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """For all tools that change documents."""
     if not call.ws.sources.writable(name):
-        stores.require_versioned(call.ws, name, [each.name for each in changes])
+        stores.require_versioned(call.ws, name, [change.name for change in changes])
     done = update(call.ws, name, changes)
     outcome.warn_pending(call, done)
     return done

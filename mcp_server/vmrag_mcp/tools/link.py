@@ -38,7 +38,7 @@ def dolt_link_git(
     """
     report = link.link(
         call.ws,
-        git_repo_path=_allowed(call, git_repo_path),
+        git_repo_path=_require_allowed(call, git_repo_path),
         git_commit=git_commit,
         bidirectional=bidirectional,
         link_file=link_file,
@@ -52,7 +52,7 @@ def dolt_link_git(
     return ToolAnswer(LinkedCommit.of(report), message=message)
 
 
-def _allowed(call: Call, git_repo_path: str) -> Path:
+def _require_allowed(call: Call, git_repo_path: str) -> Path:
     """In the work tree, or where this machine's person lets agents go.
 
     A link file is written there, and git follows its configuration.

@@ -75,7 +75,7 @@ def merge_branch(
         )
         said = f"Merging {source!r} into {would.target!r} would give {what}."
         nothing = would.merge.result == "already_up_to_date"
-        return _result(would, source, _merged(would, source) if nothing else said, preview=True)
+        return _merge_result(would, source, _merged(would, source) if nothing else said, preview=True)
     done = merging.merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
     )
@@ -83,10 +83,10 @@ def merge_branch(
     outcome.warn(call, pending=report.pending, staged=report.staged)
     for note in report.notes:
         call.warn("NOTE", note)
-    return _result(done, source, _merged(done, source))
+    return _merge_result(done, source, _merged(done, source))
 
 
-def _result(
+def _merge_result(
     done: merging.BranchMerge, source: str, message: str, *, preview: bool | UnsetType = UNSET
 ) -> MergeBranchResult:
     report = done.merge

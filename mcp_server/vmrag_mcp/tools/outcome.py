@@ -38,18 +38,18 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
 
 
-def warn_pending(call: Call, done: WriteResult[R]) -> None:
+def warn_pending(call: Call, result: WriteResult[R]) -> None:
     """Warn if the index, or git's index, does not have the change, and name the file."""
-    if done.notes is None:
-        call.pending(done.pending)
+    if result.notes is None:
+        call.pending(result.pending)
         return
-    call.pending_notes(done.pending)
+    call.pending_notes(result.pending)
     call.stands(standing_in_git(call.ws))
 
 
-def keeping(call: Call, done: WriteResult[R], what: str) -> str:
+def describe_commit(call: Call, result: WriteResult[R], what: str) -> str:
     """Return the end of a sentence: how what was written becomes part of a commit."""
-    return f"; git commit keeps {what}" if done.notes else call.tail(f"dolt_commit keeps {what}")
+    return f"; git commit keeps {what}" if result.notes else call.tail(f"dolt_commit keeps {what}")
 
 
 def stored_report(call: Call, done: WriteResult[R]) -> R:

@@ -73,11 +73,11 @@ def sync_collection(
 ) -> ToolAnswer[Synced]:
     """Bring the vector index of a collection up to date."""
     name = collections.collection_name(source_table, identifier)
-    report = _synchronize(call)
+    report = _synchronize_clone(call)
     row = report.of(call.ws, name)
     if report.failure and report.failed == row.collection:
         raise report.failure
-    return ToolAnswer(row, message=_message(row))
+    return ToolAnswer(row, message=_sync_message(row))
 
 
 @tool("W", idempotent=True)
@@ -85,7 +85,7 @@ def sync_all(call: Call) -> SyncAllResult:
     """Bring the whole vector index up to date, or make it again if it is missing: after the
     warning INDEX_PENDING.
     """
-    report = _synchronize(call)
+    report = _synchronize_clone(call)
     whole = report.together
     failed = []
     message = f"In sync: {plural(len(report.collections), 'collection')}; "
@@ -138,7 +138,7 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]
     )
 
 
-def _synchronize(call: Call) -> SyncedAll:
+def _synchronize_clone(call: Call) -> SyncedAll:
     report = index_sync.bring(call.ws)
     call.stands(report.standing)
     if report.failure:
@@ -146,7 +146,7 @@ def _synchronize(call: Call) -> SyncedAll:
     return report
 
 
-def _message(row: Synced) -> str:
+def _sync_message(row: Synced) -> str:
     if row.sync_status != "synced":
         return f"Collection {row.collection!r} waits for another one that cannot be indexed."
     return (

@@ -193,15 +193,15 @@ def test_a_document_that_is_replaced_keeps_its_metadata(tools, project):
 def test_remember_changes_an_existing_document_only_by_its_mode(tools, project):
     refused = tools.error("DOCUMENT_EXISTS", "remember", name="decisions/retry-policy", text="Never.")
     assert "Three times, for the gateway." in refused["message"]
-    done = tools("remember", name="decisions/retry-policy", text="Five since May.", mode="append")
-    assert (done["was"], done["undo"].partition(" --source")[0]) == ("extended", "vmrag restore")
+    result = tools("remember", name="decisions/retry-policy", text="Five since May.", mode="append")
+    assert (result["was"], result["undo"].partition(" --source")[0]) == ("extended", "vmrag restore")
     text = "Three times, for the gateway.\nFive since May."
     assert tools("read", name="decisions/retry-policy")["texts"][0]["text"] == text
 
 
 def test_remember_never_replaces_a_document_of_another_collection(tools):
-    done = tools("remember", name="retry-policy", text="Of the mail queue.")
-    assert done["name"] == "notes/retry-policy"
+    result = tools("remember", name="retry-policy", text="Of the mail queue.")
+    assert result["name"] == "notes/retry-policy"
     assert tools("remember", name="mail/retry", text="Twice.")["name"] == "notes/mail/retry"
     assert tools("remember", text="# Mail goes out at night\n")["name"] == "notes/mail-goes-out-at-night"
 

@@ -99,8 +99,8 @@ def of_check(report: GoldenReport) -> CaseList:
     return of_queries(_of_check(report))
 
 
-def of_queries(asked: Iterable[CheckCase]) -> CaseList:
-    return CaseList("check", QUERY_RULES, tuple(asked))
+def of_queries(cases: Iterable[CheckCase]) -> CaseList:
+    return CaseList("check", QUERY_RULES, tuple(cases))
 
 
 def _of_check(report: GoldenReport) -> Iterator[CheckCase]:

@@ -306,8 +306,8 @@ class MissedDocuments:
         return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
 
     def _whereabouts(self, document: str, asked: Query) -> str:
-        there = document_names.named_in_full(self._rows, self._at, document)
-        named = next((each for each in there if str(each) == document), None)
+        names = document_names.named_in_full(self._rows, self._at, document)
+        named = next((name for name in names if str(name) == document), None)
         collection, doc_id = named.key if named else ("", "")
         if not named or doc_id not in self._searcher.chunks_of(collection, [doc_id]):
             near = self._nearest(document)

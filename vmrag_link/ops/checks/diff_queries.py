@@ -62,9 +62,9 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
             raise
     before = _committed_here(ws) if old is None else _place(ws, old)
     after = _place(ws, WORKING if new is None else new)
-    asked = answered_twice(ws, golden, before, after)
-    queries = tuple(query_diff(*answers) for answers in asked)
-    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, shown_names_of(asked))
+    pairs = answered_twice(ws, golden, before, after)
+    queries = tuple(query_diff(*answers) for answers in pairs)
+    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), queries, shown_names_of(pairs))
 
 
 AnsweredTwice = tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]

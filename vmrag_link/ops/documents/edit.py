@@ -26,11 +26,11 @@ def read_for_edit(ws: DocumentStore, name: str) -> Document:
         return note
     with leaving_out.explained(ws, [name], None, lambda path: f"Edit the file {quoted(path)}"):
         place = _find_place(ws)
-        found = document_names.find_in(ws.engine, place, name)
-        document = ws.engine.document(place.at, *found.key)
+        stored = document_names.find_in(ws.engine, place, name)
+        document = ws.engine.document(place.at, *stored.key)
         if document is None:  # removed in this moment
-            raise document_names.missing(ws.engine, place.at, str(found))
-        collections.require_open(collections.find(ws, place.at, found.collection))
+            raise document_names.missing(ws.engine, place.at, str(stored))
+        collections.require_open(collections.find(ws, place.at, stored.collection))
         return document
 
 
@@ -42,8 +42,8 @@ def _find_note(ws: Workspace, name: str) -> Document | None:
         return None
     key = tree.note_at(name)
     if key is None:
-        found = note_names.select_notes(ws, [name], [tree], within=None)
-        key = found.documents[0].key if found and found.exact and len(found.documents) == 1 else None
+        selection = note_names.select_notes(ws, [name], [tree], within=None)
+        key = selection.documents[0].key if selection and selection.exact and len(selection.documents) == 1 else None
     source = ws.sources.writable(key[0]) if key else None
     if key is None or source is None:
         return None

@@ -77,10 +77,10 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     files = _files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
         with known.naming_collections(ws, [collection]):
-            found = _list_stored(ws, collection, None)
+            rows = _list_stored(ws, collection, None)
     else:
-        found = _list_stored(ws, collection, files)
-    keys = [row.key for row in found.documents]
+        rows = _list_stored(ws, collection, files)
+    keys = [row.key for row in rows.documents]
     if isinstance(ws, Workspace) and collection is not None and ws.sources.configured:
         names = known.KnownNames(ws, known.working(ws)).shown_names(keys)
     else:
@@ -90,7 +90,7 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
             else set()
         )
         names = shown_names.names_among(keys, {row.collection for row in files or ()} - notes)
-    return ListReport([replace(row, name=names[row.key]) for row in found.documents])
+    return ListReport([replace(row, name=names[row.key]) for row in rows.documents])
 
 
 def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:

@@ -33,8 +33,8 @@ def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommi
     command = f"git commit -m {quoted(message)} --only -- {files}"
     if plumbing.configured_identity(ws.places) is None:
         raise GitFailed("git does not know who you are, so the note is not committed.", hint=IDENTITY_HINT)
-    done = git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
-    if done.returncode != 0:
-        raise GitFailed(f"the note is written, but not committed: {done.failure}", hint=command)
+    result = git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
+    if result.returncode != 0:
+        raise GitFailed(f"the note is written, but not committed: {result.failure}", hint=command)
     commit = plumbing.head(ws.places).commit or ""
     return NoteCommit(commit, message, tuple(paths))

@@ -164,8 +164,8 @@ class NoteFolder:
         try:
             whole = as_text(data)
             claim = notes.claimed_id(whole)
-            found = doc_id if doc_id == path else claim or notes.path_id(self.source.folder, path)
-            return NoteFile(found, path, data, notes.parse_note(whole, found))
+            note_id = doc_id if doc_id == path else claim or notes.path_id(self.source.folder, path)
+            return NoteFile(note_id, path, data, notes.parse_note(whole, note_id))
         except ContentUnreadable as error:
             raise FileFailed(
                 f"cannot read the note {path}: it {error}.", hint=f"Edit the file {quoted(path)}", path=path
@@ -199,11 +199,11 @@ class NoteFolder:
             if planned == path or any(one != other for one, other in pairs):
                 return True
         for depth in range(len(self.source.folder.split("/")), len(parts)):
-            wanted, last = parts[depth], depth == len(parts) - 1
+            part, last = parts[depth], depth == len(parts) - 1
             for name in self._files.names(parts[:depth]):
-                if name != wanted and rules.folded(name) == rules.folded(wanted):
+                if name != part and rules.folded(name) == rules.folded(part):
                     return True
-                if name == wanted and (last or not self._is_folder(parts[: depth + 1])):
+                if name == part and (last or not self._is_folder(parts[: depth + 1])):
                     return True
         return False
 

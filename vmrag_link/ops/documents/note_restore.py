@@ -73,9 +73,9 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
             return changes
 
         written.append(change_notes(ws, source, plan_notes, allow_secret=True))
-    paths = tuple(path for each in written for path in each.paths)
-    kept = tuple(name for each in written for name in each.kept)
-    pending = next((each.pending for each in written if each.pending), "")
+    paths = tuple(path for result in written for path in result.paths)
+    kept = tuple(name for result in written for name in result.kept)
+    pending = next((result.pending for result in written if result.pending), "")
     return RestoredNotes(trees.commit, tuple(restored), NotesWritten(paths, kept, pending))
 
 

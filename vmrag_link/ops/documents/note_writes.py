@@ -164,12 +164,12 @@ def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUp
 
     def plan_updates(folder: NoteFolder) -> list[NoteChange]:
         ids = [update.doc_id for update in updates]
-        found = {note.doc_id: note for note in _require_notes(ws, folder, ids)}
-        texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in found.items()}
+        present = {note.doc_id: note for note in _require_notes(ws, folder, ids)}
+        texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in present.items()}
         for doc_id, text, metadata in updates:
             before, content = texts[doc_id]
             texts[doc_id] = (before if metadata is None else dict(metadata), content if text is None else text)
-        planned = [folder.change(doc_id, *texts[doc_id], note) for doc_id, note in found.items()]
+        planned = [folder.change(doc_id, *texts[doc_id], note) for doc_id, note in present.items()]
         changed[:] = [change.doc_id for change in planned if change.after != change.before]
         return planned
 
@@ -185,9 +185,9 @@ def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> N
 
 def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> list[NoteFile]:
     """Return the notes of these ids. Raises `DocumentMissing` with all that do not exist."""
-    found = {doc_id: folder.find_note(doc_id) for doc_id in dict.fromkeys(ids)}
-    notes = [note for note in found.values() if note]
-    missing = [doc_id for doc_id, note in found.items() if note is None]
+    present = {doc_id: folder.find_note(doc_id) for doc_id in dict.fromkeys(ids)}
+    notes = [note for note in present.values() if note]
+    missing = [doc_id for doc_id, note in present.items() if note is None]
     if not missing:
         return notes
     from vmrag_link.workspace import source_tree  # only an error lists the names

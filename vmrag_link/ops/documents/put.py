@@ -99,16 +99,16 @@ def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> Wr
     from vmrag_link.sources.documents import CHUNKING
 
     existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
-    done = note_writes.put_notes(ws, source, request.documents, existing)
+    result = note_writes.put_notes(ws, source, request.documents, existing)
     documents = (_row(source.collection, document, "", None) for document in request.documents)
-    return done._replace(chunks=sum(len(document_chunks(document, CHUNKING[source.kind])) for document in documents))
+    return result._replace(chunks=sum(len(document_chunks(document, CHUNKING[source.kind])) for document in documents))
 
 
 def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
-    found, new = _find_collection(ws, at, request)
-    collections.require_open(found)
-    files = request.arrange(at, found) if request.arrange else None
-    collection = msgspec.structs.replace(found, import_base=files.base.recorded) if files else found
+    target, new = _find_collection(ws, at, request)
+    collections.require_open(target)
+    files = request.arrange(at, target) if request.arrange else None
+    collection = msgspec.structs.replace(target, import_base=files.base.recorded) if files else target
     documents, name = files.placed.documents if files else request.documents, collection.name
     present = {
         each.doc_id: each
@@ -125,7 +125,7 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
     added = sum(each.doc_id not in present for each in changed)
     changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
     counts = PutCounts(name, new, changes, len(documents) - len(changed))
-    rebased = collection != found
+    rebased = collection != target
     wanted = (new and not request.skipped) or (rebased and files is not None and files.insist and not new)
     if not changed and not gone and not wanted:
         return Planned(None, msgspec.structs.replace(counts, created=False))

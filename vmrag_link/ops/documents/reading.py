@@ -81,9 +81,9 @@ class WithFiles:
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        wanted = None if ids is None else list(ids)
+        requested = None if ids is None else list(ids)
         for rows in self._of(collection):
-            yield from rows.headers(at, collection=collection, ids=wanted)
+            yield from rows.headers(at, collection=collection, ids=requested)
 
     def count(self, at: At, *, collection: str | None = None) -> int:
         return sum(each.count(at, collection=collection) for each in self._of(collection))

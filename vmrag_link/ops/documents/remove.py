@@ -63,10 +63,10 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
 
     def plan(at: At) -> Planned[Removal]:
         collection = collections.find(ws, at, name)
-        found = select(ws, at, collection, selection)
-        ids = list(dict.fromkeys(each.doc_id for each in found.named))
+        selected = select(ws, at, collection, selection)
+        ids = list(dict.fromkeys(document.doc_id for document in selected.named))
         rows = Write(remove_documents=[(collection.name, doc_id) for doc_id in ids])
-        return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, found.missing))
+        return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, selected.missing))
 
     return writing.write(ws, plan, f"remove from {name}")
 
@@ -74,10 +74,10 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> WriteResult[Re
 def _remove_notes(ws: Workspace, source: SourceSettings, selection: Selection) -> WriteResult[Removal]:
     name = source.collection
     ws.files.refreshed()
-    found = select(ws.files, "", collections.find(ws.files, "", name), selection)
-    ids = list(dict.fromkeys(named.doc_id for named in found.named))
+    selected = select(ws.files, "", collections.find(ws.files, "", name), selection)
+    ids = list(dict.fromkeys(named.doc_id for named in selected.named))
     written = note_writes.remove_notes(ws, source, ids)
-    return WriteResult(Removal(name, len(ids), ids, found.missing), None, written.pending, notes=written)
+    return WriteResult(Removal(name, len(ids), ids, selected.missing), None, written.pending, notes=written)
 
 
 def remove_named(

@@ -95,14 +95,14 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     with files_at(ws, ref) as opened:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read(opened.folder)
-        rows = tuple(_row(ws, each, opened, contents, stored) for each in config.sources)
+        rows = tuple(_row(ws, source, opened, contents, stored) for source in config.sources)
         tracked = listing.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
-        here = ref is None
-        searched = config.searches_untracked and here
+        of_work_tree = ref is None
+        searched = config.searches_untracked and of_work_tree
         rows = tuple(
             row
             if row.write  # its folder may be empty
-            else _with_unmatched(ws, row, tracked, untracked=searched, with_untracked=here)
+            else _with_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
             for row in rows
         )
         beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())

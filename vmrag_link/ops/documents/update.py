@@ -99,9 +99,9 @@ def _update_notes(
         )
     ids = _note_ids(ws, source, changes)
     updates = [NoteUpdate(ids.get(change.name, change.name), change.text, change.metadata) for change in changes]
-    done = update_notes(ws, source, updates)
-    counts = UpdateCounts(source.collection, done.changed, done.unchanged, {})
-    return WriteResult(counts, None, done.written.pending, notes=done.written)
+    updated = update_notes(ws, source, updates)
+    counts = UpdateCounts(source.collection, updated.changed, updated.unchanged, {})
+    return WriteResult(counts, None, updated.written.pending, notes=updated.written)
 
 
 def _note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentUpdate]) -> dict[str, str]:

@@ -215,7 +215,7 @@ def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
     """Raise `SourceReadOnly` for a new collection that has the name of a source, except `moved`."""
     from vmrag_link.ops.documents.collections import source_read_only
 
-    derived = {each.collection for each in ws.sources.configured} - {moved}
+    derived = {source.collection for source in ws.sources.configured} - {moved}
     named = [each.name for each in rows.put_collections if each.name in derived]
     if named and not {each.name for each in ws.engine.collections(at)}.intersection(named):
         raise source_read_only(named[0])

@@ -129,10 +129,10 @@ def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
         with ws.reader.index_of(revision):
             pass  # one that does not verify was built again
     chroma, files = ws.chroma.local, ws.chroma.local.committed
-    wanted = chroma.store_of(revision, files.view if files else "")
-    if not wanted.views:
+    store = chroma.store_of(revision, files.view if files else "")
+    if not store.views:
         raise _explain_empty_store(ws)
-    return chroma_builder.bring(chroma, wanted, vectors=ws.vectors, progress=ws.progress, lend=lend)
+    return chroma_builder.bring(chroma, store, vectors=ws.vectors, progress=ws.progress, lend=lend)
 
 
 def _explain_empty_store(ws: Workspace) -> VmragError:

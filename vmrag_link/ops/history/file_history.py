@@ -118,8 +118,8 @@ class FileHistory:
         note_id = document_id(self.name, self._path, path) if self._source.write else ""
         file = TreeFile(path, blob, size, handwritten=True, note_id=note_id)
         (_, text), *_ = documents.texts_at_commit(self._ws.places, [file])
-        found = documents.as_written(self._source, file, text)
-        return None if isinstance(found, NoDocument) else found
+        document = documents.as_written(self._source, file, text)
+        return None if isinstance(document, NoDocument) else document
 
 
 def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHistory | None:
@@ -193,8 +193,8 @@ def file_commit(document: DocumentName, path: str, change: LoggedChange) -> File
     """Return what a commit did to a document. `path`: where its file is now."""
     kinds: dict[str, ChangeKind] = {"A": "added", "D": "removed"}
     name, old = (
-        str(DocumentName(document.collection, document_id(document, path, each)))
-        for each in (change.path, change.old_path)
+        str(DocumentName(document.collection, document_id(document, path, changed_path)))
+        for changed_path in (change.path, change.old_path)
     )
     kind = kinds.get(change.status, "modified")
     moved = old != name

@@ -74,8 +74,8 @@ class JoinedRows:
             later |= names
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        found = (rows.document(at, collection, doc_id) for rows in reversed(self._rows))
-        return next((each for each in found if each), None)
+        documents = (rows.document(at, collection, doc_id) for rows in reversed(self._rows))
+        return next((document for document in documents if document), None)
 
 
 class KnownNames:

@@ -143,10 +143,10 @@ class WordDiff:
         )
 
 
-def printed_names(found: Diff) -> dict[str, str]:
+def printed_names(diff: Diff) -> dict[str, str]:
     """Return what to print for the full names of the documents in a diff."""
-    headers = (header for change in found.documents for header in (change.before, change.after) if header)
-    names = names_among([header.key for header in headers], found.sources)
+    headers = (header for change in diff.documents for header in (change.before, change.after) if header)
+    names = names_among([header.key for header in headers], diff.sources)
     return {"/".join(key): name for key, name in names.items()}
 
 

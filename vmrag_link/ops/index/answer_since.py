@@ -121,7 +121,7 @@ def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) ->
             "modified" if before and after else "added" if after else "removed",
             (),
             uncommitted=bool(file and file.uncommitted),
-            commits=tuple(file_commit(DocumentName(*key), path, each) for each in changes),
+            commits=tuple(file_commit(DocumentName(*key), path, change) for change in changes),
         )
 
 

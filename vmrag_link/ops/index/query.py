@@ -145,7 +145,7 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
         yield View(answering, at.revision, None, dirty=False, git_head=head, sources=opened)
 
 
-def with_untracked_matches(ws: ReadableStore, asked: Query, kb: KbBlock) -> KbBlock:
+def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBlock:
     """Return where an answer comes from, with the number of untracked files that `--untracked`
     would add to its results. It searches these files, so that the number is about the query.
     """
@@ -158,7 +158,7 @@ def with_untracked_matches(ws: ReadableStore, asked: Query, kb: KbBlock) -> KbBl
     available, _ = ws.sources.available(ws.sources.config, ws.stored_collections())
     untracked = set[str]().union(*untracked_files(ws.places, available))
     with ws.sources.searching_untracked():
-        hits = searching(ws, lambda searcher, _: searcher.search(asked))
+        hits = searching(ws, lambda searcher, _: searcher.search(query))
     names = {source.collection for source in available}
     matches = {hit.doc_id for hit in hits if hit.collection in names and hit.doc_id in untracked}
     return replace(kb, sources=replace(kb.sources, untracked_matches=len(matches)))

@@ -161,7 +161,7 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
         questions=None if queries.not_compared else queries.compared,
         answers_changed=queries.answered_otherwise,
         answers_below=queries.below,
-        answers=tuple(_comment_answer(each, queries) for each in answers[:_KEPT]),
+        answers=tuple(_comment_answer(change, queries) for change in answers[:_KEPT]),
         questions_added=len(queries.added),
         added=tuple(_cut(each.query, _QUESTION) for each in queries.added[:_LISTED]),
         questions_removed=len(queries.removed),

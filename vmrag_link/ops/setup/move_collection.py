@@ -88,8 +88,8 @@ def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     writing.write(ws, plan_store, f"store {name}", follow=False, moved_source=name)
 
     def plan_deletion(folder: NoteFolder) -> list[NoteChange]:
-        found = (folder.find_note(document.doc_id) for document in documents)
-        return [folder.remove(note) for note in found if note]
+        present = (folder.find_note(document.doc_id) for document in documents)
+        return [folder.remove(note) for note in present if note]
 
     written = change_notes(ws, source, plan_deletion, trusted=True)
     unstaged = versions.unstaged(ws.places, CONFIG_NAME)
@@ -109,12 +109,12 @@ def _note_metadata(document: Document) -> dict[str, object]:
 def _source_for(ws: Workspace, name: str, folder: str) -> SourceSettings:
     """Return the source of this name, or a new one. Raises `UsageInvalid` for another folder."""
     present = next((source for source in ws.config.sources if source.collection == name), None)
-    wanted = f"{(folder or f'.vmrag/{name}').rstrip('/')}/"
-    if present and (not present.write or (folder and present.folder != wanted.rstrip("/"))):
+    path = f"{(folder or f'.vmrag/{name}').rstrip('/')}/"
+    if present and (not present.write or (folder and present.folder != path.rstrip("/"))):
         raise UsageInvalid(
             f"the source {name!r} has other files.", hint=f"vmrag sources   (shows the files of {quoted(name)})"
         )
-    return present or SourceSettings(name, (wanted,), write=True)
+    return present or SourceSettings(name, (path,), write=True)
 
 
 def _state_source(ws: Workspace, source: SourceSettings) -> bool:

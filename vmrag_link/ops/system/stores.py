@@ -171,7 +171,7 @@ def made_of_files(ws: Workspace, name: str) -> bool:
     """Whether a collection is a source's. One that the knowledge base stores, too, is not."""
     derived = {each.collection for each in ws.sources.configured}
     names = derived.intersection(own_names(ws, name)) if derived else ()
-    if any(ws.sources.writable(own) for own in names):
+    if any(ws.sources.writable(name) for name in names):
         return True  # notes hide a stored collection
     return bool(names) and {name, *names}.isdisjoint(ws.stored_collections())
 

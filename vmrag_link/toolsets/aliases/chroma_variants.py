@@ -121,7 +121,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> results.ChromaAd
         documents_added=1,
         ids=ids,
         added_id=ids[0],
-        message=f"Document {ids[0]!r} added to {done.report.collection!r}{outcome.keeping(call, done, 'it')}.",
+        message=f"Document {ids[0]!r} added to {done.report.collection!r}{outcome.describe_commit(call, done, 'it')}.",
     )
 
 
@@ -260,9 +260,9 @@ def chroma_update_document_metadata(
 
 
 def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpdateDocumentResult:
-    done = documents.updated(call, name, [change])
-    [doc_id] = [*done.report.ids, *done.report.unchanged]
-    what = f"is changed{outcome.keeping(call, done, 'it')}" if done.report.ids else "was like that already"
+    result = documents.updated(call, name, [change])
+    [doc_id] = [*result.report.ids, *result.report.unchanged]
+    what = f"is changed{outcome.describe_commit(call, result, 'it')}" if result.report.ids else "was like that already"
     return results.ChromaUpdateDocumentResult(
         status="success", documents_updated_request=1, updated_id=doc_id, message=f"Document {doc_id!r} {what}."
     )

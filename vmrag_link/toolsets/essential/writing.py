@@ -86,36 +86,36 @@ def remember(
     """
     if not text.strip():
         raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
-    wanted = _document_name(call, name or notes.make_slug(markdown_title(text) or notes.first_line(text)))
-    source = call.ws.sources.writable(wanted.collection)
+    document = _document_name(call, name or notes.make_slug(markdown_title(text) or notes.first_line(text)))
+    source = call.ws.sources.writable(document.collection)
     if source is None:
-        return _remember_stored(call, wanted, text, mode)
-    return _remember_note(call, source, wanted, text, mode=mode, commit=commit)
+        return _remember_stored(call, document, text, mode)
+    return _remember_note(call, source, document, text, mode=mode, commit=commit)
 
 
 def _remember_note(
-    call: Call, source: SourceSettings, wanted: DocumentName, text: str, *, mode: Mode, commit: bool
+    call: Call, source: SourceSettings, document: DocumentName, text: str, *, mode: Mode, commit: bool
 ) -> RememberResult:
     if commit:
-        _require_commit_allowed(call, wanted)
-    _, done = add_note(call.ws, source, NoteDraft(text, wanted.doc_id), "refuse" if mode == "add" else mode)
-    outcome.warn_pending(call, done)
-    paths = done.notes.paths if done.notes else ()
+        _require_commit_allowed(call, document)
+    _, result = add_note(call.ws, source, NoteDraft(text, document.doc_id), "refuse" if mode == "add" else mode)
+    outcome.warn_pending(call, result)
+    paths = result.notes.paths if result.notes else ()
     undo = ""
-    if done.report.changes.modified:
-        kept = bool(done.notes and done.notes.kept)
-        undo = f"vmrag restore --undo {quoted(str(wanted))}" if kept else _restore_committed(paths)
-    made = _commit_note(call, paths, wanted) if commit and paths else ""
+    if result.report.changes.modified:
+        kept = bool(result.notes and result.notes.kept)
+        undo = f"vmrag restore --undo {quoted(str(document))}" if kept else _restore_committed(paths)
+    made = _commit_note(call, paths, document) if commit and paths else ""
     then = "`git commit` keeps it." if paths and not made else ""
-    was = _describe_change(done.report.changes, mode)
+    was = _describe_change(result.report.changes, mode)
     return RememberResult(
-        name=str(wanted),
+        name=str(document),
         was=was,
         landed=Landing(None, uncommitted=bool(then), pinned=False, then=then),
         file=paths[0] if paths else UNSET,
         undo=undo or UNSET,
         commit=made or UNSET,
-        message=f"{wanted} is {was}. {then}".strip(),
+        message=f"{document} is {was}. {then}".strip(),
     )
 
 
@@ -164,34 +164,34 @@ def _commit_note(call: Call, paths: tuple[str, ...], name: DocumentName) -> str:
         return ""
 
 
-def _remember_stored(call: Call, wanted: DocumentName, text: str, mode: Mode) -> RememberResult:
+def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) -> RememberResult:
     ws, at = call.ws, call.standing().at
-    stores.require_versioned(ws, wanted.collection, [wanted.doc_id])
-    present = ws.engine.document(at, wanted.collection, wanted.doc_id)
+    stores.require_versioned(ws, target.collection, [target.doc_id])
+    present = ws.engine.document(at, target.collection, target.doc_id)
     undo = ""
     if present and mode == "add" and present.content != text:
         raise NoteExists(
-            f"the document {wanted} exists. Its text is:\n{present.content[:SHOWN].rstrip()}",
+            f"the document {target} exists. Its text is:\n{present.content[:SHOWN].rstrip()}",
             hint="mode=replace, mode=append, or another name",
-            ids=[wanted.doc_id],
-            name=str(wanted),
+            ids=[target.doc_id],
+            name=str(target),
             text=present.content[:SHOWN],
         )
     if present:
         before = present.content
         joint = "" if before.endswith("\n") else "\n"
         whole = f"{before}{joint}{text}" if mode == "append" else text
-        done = update(ws, wanted.collection, [DocumentUpdate(wanted.doc_id, whole)])
-        call.pending(done.pending)
-        was = _describe_change(ChangeCounts(modified=len(done.report.ids)), mode)
-        undo = f"vmrag restore --source {ws.revision()} {quoted(str(wanted))}" if done.report.ids else ""
+        result = update(ws, target.collection, [DocumentUpdate(target.doc_id, whole)])
+        call.pending(result.pending)
+        was = _describe_change(ChangeCounts(modified=len(result.report.ids)), mode)
+        undo = f"vmrag restore --source {ws.revision()} {quoted(str(target))}" if result.report.ids else ""
     else:
-        document = _make_document(wanted, text)
-        call.pending(put(ws, PutRequest(wanted.collection, [document], create=True, embed_first=True)).pending)
+        document = _make_document(target, text)
+        call.pending(put(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending)
         was = "added"
-    landed = _landing(call, wanted)
-    message = f"{wanted} is {was}. {landed.then}".strip()
-    return RememberResult(name=str(wanted), was=was, landed=landed, undo=undo or UNSET, message=message)
+    landed = _landing(call, target)
+    message = f"{target} is {was}. {landed.then}".strip()
+    return RememberResult(name=str(target), was=was, landed=landed, undo=undo or UNSET, message=message)
 
 
 SHOWN = 1000
@@ -203,24 +203,24 @@ def forget(call: Call, *, name: Annotated[str, Given("of one note or stored docu
     """Delete one note that is wrong or outdated. Files of the project are deleted with git instead.
     The answer contains how to restore it.
     """
-    wanted = _document_name(call, name)
+    document = _document_name(call, name)
     ws = call.ws
-    source = ws.sources.writable(wanted.collection)
+    source = ws.sources.writable(document.collection)
     if source and not (ws.initialized and "/" not in name and _is_stored_only(ws, source, name)):
-        return _forget_note(call, source, wanted)
+        return _forget_note(call, source, document)
     at = call.standing().at
-    found = document_names.find(ws.engine, [at], str(wanted) if "/" in name else name)
-    stores.require_versioned(ws, found.collection, [found.doc_id])
-    done = remove_named(ws, [found.doc_id], within=found.collection, confirmed=True)
-    restored = done.report.kept or ws.revision()
+    stored = document_names.find(ws.engine, [at], str(document) if "/" in name else name)
+    stores.require_versioned(ws, stored.collection, [stored.doc_id])
+    removal = remove_named(ws, [stored.doc_id], within=stored.collection, confirmed=True)
+    restored = removal.report.kept or ws.revision()
     undo = (
         ""
-        if done.report.unsaved and not done.report.kept
-        else f"vmrag restore --source {restored} {quoted(str(found))}"
+        if removal.report.unsaved and not removal.report.kept
+        else f"vmrag restore --source {restored} {quoted(str(stored))}"
     )
-    landed = _landing(call, found)
+    landed = _landing(call, stored)
     return ForgetResult(
-        name=str(found), landed=landed, undo=undo or UNSET, message=f"{found} is deleted. {landed.then}".strip()
+        name=str(stored), landed=landed, undo=undo or UNSET, message=f"{stored} is deleted. {landed.then}".strip()
     )
 
 
@@ -231,12 +231,12 @@ def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
     )
 
 
-def _forget_note(call: Call, source: SourceSettings, wanted: DocumentName) -> ForgetResult:
-    written = remove_notes(call.ws, source, [wanted.doc_id])
+def _forget_note(call: Call, source: SourceSettings, document: DocumentName) -> ForgetResult:
+    written = remove_notes(call.ws, source, [document.doc_id])
     outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
-    undo = f"vmrag restore --undo {quoted(str(wanted))}" if written.kept else _restore_committed(written.paths)
+    undo = f"vmrag restore --undo {quoted(str(document))}" if written.kept else _restore_committed(written.paths)
     landed = Landing(None, uncommitted=True, pinned=False, then="`git commit` keeps the deletion.")
-    return ForgetResult(name=str(wanted), landed=landed, undo=undo, message=f"{wanted} is deleted. {landed.then}")
+    return ForgetResult(name=str(document), landed=landed, undo=undo, message=f"{document} is deleted. {landed.then}")
 
 
 def _document_name(call: Call, name: str) -> DocumentName:
@@ -251,18 +251,18 @@ def _document_name(call: Call, name: str) -> DocumentName:
     configured = ws.sources.configured
     collection, slash, doc_id = name.partition("/")
     existing = {*(source.collection for source in configured), *ws.stored_collections()}
-    wanted = DocumentName(collection, doc_id) if slash and collection in existing else None
+    document = DocumentName(collection, doc_id) if slash and collection in existing else None
     first = ws.sources.writable()
-    if wanted is None:
-        wanted = DocumentName(first.collection if first else COLLECTION, name)
-    if ws.sources.writable(wanted.collection) or not configured:
-        return wanted
-    if wanted.collection in {source.collection for source in configured} - {*ws.stored_collections()}:
-        raise source_read_only(wanted.collection, wanted.doc_id)
+    if document is None:
+        document = DocumentName(first.collection if first else COLLECTION, name)
+    if ws.sources.writable(document.collection) or not configured:
+        return document
+    if document.collection in {source.collection for source in configured} - {*ws.stored_collections()}:
+        raise source_read_only(document.collection, document.doc_id)
     file = listing.show_file(ws, name) if ":" not in name else None
     if file and not ws.sources.writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
-    return wanted
+    return document
 
 
 def _landing(call: Call, name: DocumentName) -> Landing:

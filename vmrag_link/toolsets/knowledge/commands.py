@@ -85,10 +85,10 @@ def add_log(
         move_and_warn(ws)
         project, number = listing.issue_named(ws, issue)
         with editor.new_text(ws.places, content, name="log.md") as new:
-            done = issue_logs.add(ws, NewLog(project, number, new, title, log_type, values))
-    warn_pending(done.pending)
-    said = f"{project}#{number}:{log_type}  {done.report.title}"
-    invocation.emit(records.added_log(done), [said, NEXT_COMMIT])
+            result = issue_logs.add(ws, NewLog(project, number, new, title, log_type, values))
+    warn_pending(result.pending)
+    said = f"{project}#{number}:{log_type}  {result.report.title}"
+    invocation.emit(records.added_log(result), [said, NEXT_COMMIT])
 
 
 @vmrag_command("edit")
@@ -223,10 +223,10 @@ def add_doc(
     """Store a document about a tool."""
     content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
     with invocation.workspace() as ws, editor.new_text(ws.places, content, name="doc.md") as new:
-        done = knowledge_docs.add(ws, NewDoc(tool, title, new, category, tool_version, values))
-    warn_pending(done.pending)
-    row = records.added_doc(done)
-    invocation.emit(row, [f"{tool}  {done.report.title}  {row.doc_id}", NEXT_COMMIT])
+        result = knowledge_docs.add(ws, NewDoc(tool, title, new, category, tool_version, values))
+    warn_pending(result.pending)
+    row = records.added_doc(result)
+    invocation.emit(row, [f"{tool}  {result.report.title}  {row.doc_id}", NEXT_COMMIT])
 
 
 @vmrag_command("edit")
