@@ -44,8 +44,8 @@ answer says its own.
 SOURCE = "source"
 """The kind of a collection that is derived from files of the code's tree, never stored."""
 
-NOTES_METADATA = '{"writable":true}'
-"""Metadata of the collection of a writable source. It tells clients that they can write to it."""
+NOTES_MARK = '"writable":true}'
+"""The end of the metadata of the collection of a writable source."""
 
 EXTERNAL = "external"
 """The kind of a collection that is only indexed, never stored: other documentation of a project."""
@@ -135,7 +135,12 @@ class Collection(Record, frozen=True):
     @property
     def has_notes(self) -> bool:
         """True if its documents are the files of a writable source."""
-        return self.kind == SOURCE and self.metadata == NOTES_METADATA
+        return self.kind == SOURCE and self.metadata.endswith(NOTES_MARK)
+
+    def note_path(self, doc_id: str) -> str:
+        """Return the path that a note of this id usually has; an empty text for other documents."""
+        folder = msgspec.json.decode(self.metadata).get("folder") if self.has_notes else ""
+        return f"{folder}/{doc_id}.md" if folder else ""
 
     @property
     def is_code(self) -> bool:
@@ -435,6 +440,11 @@ class HasMetadata(Protocol):
 
     @property
     def metadata(self) -> str: ...
+
+
+def notes_metadata(folder: str) -> str:
+    """Return the metadata of a writable source's collection, by which clients know what it is."""
+    return canonical_json({"folder": folder, "writable": True})
 
 
 def metadata_of(row: HasMetadata) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def command(
             invocation.emit(stored, _stored_lines(stored, f"{collection}/{name}"))
             return
         existing: WhenExists = "replace" if replace else "append" if append else "refuse"
-        draft = _read_draft(ws, invocation, given)
+        draft = _read_draft(ws, invocation, given, notes)
         doc_id, result = add_note(ws, notes, draft, existing, allow_secret=allow_secret)
         paths = result.notes.paths if result.notes else ()
         made = commit_notes(ws, paths, draft.title or doc_id) if commit and paths else None
@@ -167,10 +167,11 @@ def _refuse_note_options(**options: bool) -> None:
 # -- notes
 
 
-def _read_draft(ws: Workspace, invocation: Invocation, given: _Given) -> NoteDraft:
+def _read_draft(ws: Workspace, invocation: Invocation, given: _Given, source: SourceSettings) -> NoteDraft:
     """Return the note to write. Raises `SourceReadOnly` for a file that git tracks."""
     from msgspec import json, structs
 
+    from vmrag_link.ops.documents.note_names import id_of
     from vmrag_link.ops.documents.note_writes import NoteDraft
 
     if given.text is None:
@@ -180,9 +181,8 @@ def _read_draft(ws: Workspace, invocation: Invocation, given: _Given) -> NoteDra
     else:
         draft = NoteDraft(given.text)
     metadata = {**draft.metadata, **json.decode(given.metadata)}
-    return structs.replace(
-        draft, doc_id=given.doc_id or draft.doc_id, title=given.title or draft.title, metadata=metadata
-    )
+    doc_id = id_of(ws, source, given.doc_id) if given.doc_id else draft.doc_id
+    return structs.replace(draft, doc_id=doc_id, title=given.title or draft.title, metadata=metadata)
 
 
 def _note_lines(report: NoteReport) -> Iterator[str]:

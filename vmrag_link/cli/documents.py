@@ -10,7 +10,7 @@ import click
 from msgspec import to_builtins
 
 from vmrag_link.cli import answering, output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, enumerated, plural, quoted
 
@@ -77,6 +77,7 @@ def remove(invocation: Invocation, *, names: tuple[str, ...], collection: str | 
     from vmrag_link.ops.system import stores
 
     with invocation.workspace() as ws:
+        names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
         store = stores.store_of_all(ws, [collection or each.partition("/")[0] for each in names])
         done = invocation.ask(
             lambda confirmed: remove_named(store, names, within=collection, confirmed=confirmed, dry_run=dry_run),
@@ -151,6 +152,7 @@ def restore(
     from vmrag_link.ops.history.document_names import EVERYTHING, command_of
 
     with invocation.workspace() as ws:
+        names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
         notes = _restore_notes(ws, names, ref, undo=undo, within=collection)
         if notes:
             invocation.emit(notes, _restored_note_lines(notes))

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import click
 
 from vmrag_link.cli import editor
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import quoted
 from vmrag_link.models import Document, Record
@@ -44,6 +44,7 @@ def command(invocation: Invocation, *, name: str) -> None:
     Other documents of sources are files: edit the file.
     """
     with invocation.workspace() as ws:
+        name = name_from_top(ws, invocation.directory, name)
         store = stores.store_of(ws, name.partition("/")[0])
         document = operation.read_for_edit(store, name)
         shown = f"{document.collection}/{document.doc_id}"

@@ -12,8 +12,8 @@ from vmrag_link.cli import history_view, output
 from vmrag_link.cli.base import Invocation, described, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
-from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.ops.history import file_history, history
+from vmrag_link.errors import NotInitialized, UsageInvalid, quoted
+from vmrag_link.ops.history import file_history, history, ranges
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.file_history import FileHistory
 from vmrag_link.ops.history.history import LogStep, Revisions
@@ -99,13 +99,22 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
     return find_file_history(ws, DocumentName(*header.key))
 
 
-def _naming_files(ws: Workspace, places: tuple[str, ...]) -> contextlib.AbstractContextManager[None]:
-    """As `known.naming_files`, where something is named."""
-    if not places:
-        return contextlib.nullcontext()
-    from vmrag_link.ops.history import known
+@contextlib.contextmanager
+def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
+    """Let errors about names speak of files as well, as `known.naming_files` does."""
+    named = places[-1] if places else ""
+    naming: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if named and not ranges.parse_range(named):
+        from vmrag_link.ops.history import known
 
-    return known.naming_files(ws, places[-1])
+        naming = known.naming_files(ws, named)
+    try:
+        with naming:
+            yield
+    except NotInitialized as error:
+        if ws.stores_nothing and ws.sources.configured:
+            error.hint = f"vmrag log {f'{quoted(named)} ' if named else ''}DOC   (DOC is a file or a note)"
+        raise
 
 
 def _refuse_graph(file: FileHistory, *, graph: bool) -> None:

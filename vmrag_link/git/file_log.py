@@ -66,6 +66,17 @@ def file_log(places: Places, reached: Sequence[str], path: str, *, limit: int) -
             raise error from None
 
 
+def commit_log(places: Places, reached: Sequence[str], pathspecs: Sequence[str], *, limit: int) -> list[CommitInfo]:
+    """Return at most `limit` commits that changed files which these pathspecs name, newest first.
+
+    `reached`: as in `file_log`. Raises `GitFailed`, `LimitExceeded`.
+    """
+    options = ("-z", *_HARMLESS, f"--format={_FORMAT}", f"-{limit}")
+    output = look(places, "log", *options, *reached, "--", *pathspecs).stdout
+    fields = iter(output.split(b"\0"))
+    return [_read_commit(commit, fields) for commit in fields if commit]
+
+
 def iso(seconds: str) -> str:
     """A time of git's as the records have it."""
     return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -78,17 +89,20 @@ def _changes(places: Places, reached: Sequence[str], path: str, limit: int, rena
     for commit in fields:
         if not commit:
             continue
-        parents, author, seconds, refs, message = (_text(next(fields)) for _ in range(5))
-        next(fields)  # the end of the message
+        info = _read_commit(commit, fields)
         described = _text(next(fields)).removeprefix("\n").removeprefix(":")
         old_mode, mode, old_blob, blob, status = described.split(" ")
         old_path = new_path = os.fsdecode(next(fields))
         if status[0] in "RC":
             new_path = os.fsdecode(next(fields))
-        info = CommitInfo(
-            _text(commit), tuple(parents.split()), message.strip(), author, iso(seconds), tuple(_refs(refs))
-        )
         yield LoggedChange(info, status[0], old_path, new_path, old_mode, mode, old_blob, blob)
+
+
+def _read_commit(commit: bytes, fields: Iterator[bytes]) -> CommitInfo:
+    """Return the commit whose hash was read, from the fields that follow it."""
+    parents, author, seconds, refs, message = (_text(next(fields)) for _ in range(5))
+    next(fields)  # the end of the message
+    return CommitInfo(_text(commit), tuple(parents.split()), message.strip(), author, iso(seconds), tuple(_refs(refs)))
 
 
 def _refs(decoration: str) -> Iterator[str]:

@@ -199,14 +199,16 @@ class NarrowingFilter:
 
     def documents(self, index: IndexReader, collection: str) -> Iterator[NarrowedDocument]:
         """The documents of a collection whose path and language pass."""
-        is_code = index.collections[collection].collection.is_code
+        row = index.collections[collection].collection
+        is_code, has_notes = row.is_code, row.has_notes
         for some in index.columns(collection, header=True):
             for first, chunks, doc_id, metadata in zip(
                 some.first, some.chunks, some.doc_id, some.metadata, strict=True
             ):
-                if self._paths and not any(passes(doc_id) for passes in self._paths):
+                names = (doc_id, row.note_path(doc_id)) if has_notes else (doc_id,)
+                if self._paths and not any(passes(name) for passes in self._paths for name in names):
                     continue
-                if self._languages and not self._speaks(doc_id, is_code=is_code):
+                if self._languages and not any(self._speaks(name, is_code=is_code) for name in names):
                     continue
                 yield NarrowedDocument(doc_id, metadata, first, chunks)
 

@@ -20,7 +20,6 @@ from vmrag_link.errors import FileFailed
 from vmrag_link.git import beside
 from vmrag_link.git.objects import blob_name
 from vmrag_link.models import (
-    NOTES_METADATA,
     PIECES,
     SOURCE,
     Chunking,
@@ -30,6 +29,7 @@ from vmrag_link.models import (
     canonical_json,
     content_hash,
     metadata_of,
+    notes_metadata,
 )
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
@@ -114,7 +114,7 @@ def collection_of(source: SourceSettings, model: Model) -> Collection:
     return Collection(
         name=source.collection,
         kind=SOURCE,
-        metadata=NOTES_METADATA if source.write else "{}",
+        metadata=notes_metadata(source.folder) if source.write else "{}",
         embedding_function=model.name,
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.models import NOTES_METADATA, SOURCE, At, Document, DocumentHeader
+from vmrag_link.models import SOURCE, At, Document, DocumentHeader, notes_metadata
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.sources.readable import NoDocument, SourceListing, TreeFile
@@ -139,9 +139,9 @@ class FileNames:
         return self
 
     def collections(self, _at: At) -> list[CollectionRow]:
-        writable = {source.collection for tree in self._trees for source in tree.sources if source.write}
+        folders = {source.collection: source.folder for tree in self._trees for source in tree.sources if source.write}
         return [
-            CollectionRow(name, kind=SOURCE, metadata=NOTES_METADATA if name in writable else "{}")
+            CollectionRow(name, kind=SOURCE, metadata=notes_metadata(folders[name]) if name in folders else "{}")
             for name in sorted(self._ids)
         ]
 

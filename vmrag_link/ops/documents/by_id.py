@@ -58,7 +58,8 @@ def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, S
     try:
         return read_consistently(ws, look, index=False)
     except (NotInitialized, PinMissing):
-        if not (files := _files(ws, doc_id, table)):
+        files = _files(ws, doc_id, table)
+        if not (files or (ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS))):
             raise
         return _whole(ws, *_one(files, doc_id, table)), standing(ws.files)
 

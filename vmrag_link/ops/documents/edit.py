@@ -40,10 +40,8 @@ def _find_note(ws: Workspace, name: str) -> Document | None:
     tree = source_tree.in_work_tree(ws) if first else None
     if tree is None:
         return None
-    key = tree.note_at(name)
-    if key is None:
-        selection = note_names.select_notes(ws, [name], [tree], within=None)
-        key = selection.documents[0].key if selection and selection.exact and len(selection.documents) == 1 else None
+    notes = note_names.select_notes(ws, [name], [tree], within=None)
+    key = notes.documents[0].key if notes and notes.exact and len(notes.documents) == 1 else None
     source = ws.sources.writable(key[0]) if key else None
     if key is None or source is None:
         return None

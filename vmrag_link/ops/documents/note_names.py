@@ -1,4 +1,4 @@
-"""Which notes names on the command line mean."""
+"""Which notes names mean: a note is also named by the path of its file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from collections.abc import Sequence
 
 from vmrag_link.errors import CollectionMissing, DocumentAmbiguous, DocumentMissing, UsageInvalid
 from vmrag_link.ops.history import document_names
-from vmrag_link.ops.history.document_names import NamedSelection
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.history.document_names import DocumentName, NamedSelection
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import notes
+from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
+
+
+def id_of(ws: Workspace, source: SourceSettings, name: str) -> str:
+    """Return the id of the note at a path below the folder of a source, or the name itself."""
+    if not name.startswith(f"{source.folder}/"):
+        return name
+    tree = source_tree.in_work_tree(ws)
+    note = tree.note_at(name) if tree else None
+    return note[1] if note else notes.path_id(source.folder, name)
 
 
 def select_notes(
@@ -21,6 +32,9 @@ def select_notes(
     writable = [source.collection for source in ws.sources.configured if source.write]
     if not writable or not names or within not in (None, *writable):
         return None
+    by_path = {name: note for name in names for tree in trees if tree and (note := tree.note_at(name))}
+    by_name = {name: note[1] if within else str(DocumentName(*note)) for name, note in by_path.items()}
+    names = [by_name.get(name, name) for name in names]
     rows = FileNames(*trees).only(writable)
     try:
         return document_names.select(rows, [""], names, within=within)

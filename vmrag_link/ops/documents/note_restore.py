@@ -105,7 +105,7 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     """
     for path, note in undo.kept_notes(ws.places):
         named = DocumentName(note.collection, note.doc_id)
-        if name is not None and name not in (str(named), note.doc_id):
+        if name is not None and name not in (str(named), note.doc_id, note.path):
             continue
         source = ws.sources.writable(note.collection)
         if source is None:

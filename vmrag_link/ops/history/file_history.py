@@ -135,7 +135,7 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     if reach and ws.initialized and ws.engine.has_revision(reach):
         return None  # a revision of the knowledge base has no files
     for file in _find_documents(ws, names[-1], reach):
-        reached = _reached(ws, reach)
+        reached = reached_commits(ws, reach)
         changes = file_log.file_log(ws.places, reached, file.path, limit=limit + 1) if reached else []
         if changes or file.exists:
             return FileHistory(ws, file, changes, limit)
@@ -167,7 +167,7 @@ def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator
             yield LoggedFile(DocumentName(source.collection, doc_id), source, path, exists=False)
 
 
-def _reached(ws: Workspace, reach: str | None) -> list[str]:
+def reached_commits(ws: Workspace, reach: str | None) -> list[str]:
     """As `git log` takes them; none before the first commit."""
     if reach is None or reach == WORKING:
         head = plumbing.head(ws.places).commit

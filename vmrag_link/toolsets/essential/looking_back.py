@@ -10,7 +10,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from vmrag_link.errors import CollectionMissing, DocumentMissing, GitReferenceMissing, UsageInvalid, plural
+from vmrag_link.errors import CollectionMissing, DocumentMissing, GitReferenceMissing, plural
+from vmrag_link.git import file_log
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import file_history, known
@@ -21,6 +22,8 @@ from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.ops.history.word_diff import DiffReport
 from vmrag_link.ops.status import status as statuses
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import rules
 from vmrag_link.toolsets.essential import texts
 from vmrag_link.toolsets.essential.texts import FIND
 from vmrag_link.workspace import Workspace
@@ -77,7 +80,7 @@ def history(
     said = ""
     if since:
         report = differing(ws, name, since)
-        files = {each.collection for each in ws.sources.configured}
+        files = {source.collection for source in ws.sources.configured if not source.write}
         names = [
             each.doc_id if each.collection in files else f"{each.collection}/{each.doc_id}" for each in report.documents
         ]
@@ -179,7 +182,7 @@ class KnownSteps(Record, frozen=True):
 
 def steps(ws: Workspace, name: str, since: str, limit: int) -> KnownSteps:
     """The latest `limit` steps of a document or collection, of everything for an empty name;
-    `since`: those after this ref, none for a folder or a collection of files.
+    `since`: those after this ref, none for a folder.
 
     Raises `DocumentMissing` for another name, and as `file_history` and `history`.
     """
@@ -190,20 +193,17 @@ def steps(ws: Workspace, name: str, since: str, limit: int) -> KnownSteps:
             raise
         if since:  # what differs was found: it is the name of several files
             return KnownSteps((), more=False)
-        if any(name.rstrip("/") == each.collection for each in ws.sources.configured):
-            raise UsageInvalid(
-                f"{name!r} is made of files, whose history is git's.",
-                hint="since=v1.0 says what differs; of one file, name its path",
-                parameter="name",
-            ) from None
         raise DocumentMissing(f"Nothing here is or was called {name!r}.", hint=FIND, doc_id=name) from None
 
 
 def _steps(ws: Workspace, name: str, since: str, limit: int) -> KnownSteps:
     reach = [f"{since}..{WORKING}"] if since else []
-    if not name:
-        found = revisions(ws, _reached(reach), limit=limit) if ws.initialized else None
-        return KnownSteps([_revision(each.info) for each in found.steps] if found else (), bool(found and found.more))
+    if not name and ws.initialized:
+        history_of_all = revisions(ws, _reached(reach), limit=limit)
+        return KnownSteps([_revision(step.info) for step in history_of_all.steps], history_of_all.more)
+    sources, _ = ws.sources.available(ws.sources.config, ws.stored_collections())
+    if chosen := [source for source in sources if name.rstrip("/") in ("", source.collection)]:
+        return _of_sources(ws, chosen, reach, limit)
     if name.rstrip("/") in _collections(ws):
         return _of_collection(ws, name.rstrip("/"), _reached(reach), limit)
     if file := file_history.file_history(ws, [*reach, name], limit=limit):
@@ -240,6 +240,16 @@ def _changed(ws: Workspace, info: PinnedRevision, name: str) -> bool:
         return ws.engine.count(info.revision, collection=name) > 0
     found = ws.engine.diff_headers(info.parents[0], info.revision)
     return any(each.key[0] == name for each in found.documents)
+
+
+def _of_sources(ws: Workspace, sources: Sequence[SourceSettings], reach: Sequence[str], limit: int) -> KnownSteps:
+    """Return git's commits that changed files of these sources."""
+    commits = file_history.reached_commits(ws, reach[0] if reach else None)
+    listed = rules.included if len(sources) > 1 else rules.arguments  # git applies an exclude to all sources
+    pathspecs = [pathspec for source in sources for pathspec in listed(source)]
+    infos = file_log.commit_log(ws.places, commits, pathspecs, limit=limit + 1) if commits else []
+    shown = [KnownStep(info.commit, info.date, info.author, info.message) for info in infos[:limit]]
+    return KnownSteps(shown, len(infos) > limit)
 
 
 def _of_file(found: FileHistory) -> KnownSteps:

@@ -115,9 +115,18 @@ def _of_file(ws: Workspace, file: FoundFile) -> Text:
 
 def lines_above(ws: Workspace, keys: Sequence[Key], ref: str) -> Mapping[Key, int]:
     """So many lines of these files stand before what is their text."""
-    commit = plumbing.resolve(ws.places, ref) if ref else ""
-    tree = source_tree.at_commit(ws, commit) if commit else source_tree.in_work_tree(ws)
+    tree = _tree_at(ws, ref)
     return _above(ws, tree, list(tree.documents(keys).values())) if tree else {}
+
+
+def file_paths(ws: Workspace, ref: str) -> Mapping[Key, str]:
+    """Return the paths of the files that are documents, which notes do not have as ids."""
+    tree = _tree_at(ws, ref)
+    return {key: file.path for key, file in tree.files.items()} if tree else {}
+
+
+def _tree_at(ws: Workspace, ref: str) -> SourceTree | None:
+    return source_tree.at_commit(ws, plumbing.resolve(ws.places, ref)) if ref else source_tree.in_work_tree(ws)
 
 
 def _above(ws: Workspace, tree: SourceTree, documents: Sequence[Document]) -> dict[Key, int]:

@@ -234,7 +234,9 @@ def grep(
     )
     call.stands(passages.stood(report.kb, report.notes))
     meant = path_matcher(path.removeprefix("./")) if path else lambda _: True
-    found = [each for each in report.documents if meant(each.doc_id)]
+    paths = texts.file_paths(call.ws, ref) if path and report.documents else {}
+    by_key = {(document.collection, document.doc_id): document for document in report.documents}
+    found = [document for key, document in by_key.items() if meant(key[1]) or meant(paths.get(key, key[1]))]
     files = report.kb.sources.collections if report.kb.sources else ()
     keys = [(each.collection, each.doc_id) for each in found[:limit] if each.collection in files]
     above = texts.lines_above(call.ws, keys, ref) if keys else {}

@@ -14,6 +14,7 @@ from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.note_files import NoteFolder
+from vmrag_link.ops.documents.note_names import id_of
 from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, remove_notes
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove_named
@@ -249,6 +250,9 @@ def _document_name(call: Call, name: str) -> DocumentName:
         raise UsageInvalid(f"{name!r:.80} names no document.", hint="name=decisions/retry-policy", parameter="name")
     ws = call.ws
     configured = ws.sources.configured
+    for source in configured:
+        if source.write and (doc_id := id_of(ws, source, name)) != name:
+            return DocumentName(source.collection, doc_id)
     collection, slash, doc_id = name.partition("/")
     existing = {*(source.collection for source in configured), *ws.stored_collections()}
     document = DocumentName(collection, doc_id) if slash and collection in existing else None
