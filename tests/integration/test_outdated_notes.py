@@ -478,7 +478,7 @@ def test_report_lists_notes_that_cite_what_changes(tmp_path: Path, monkeypatch: 
     summary = project.ask("report", start, head)["summary"]
     assert summary["citing"] == [{"path": "notes/b.md", "places": [f"{FILE}:10"]}]
     shown = project.vmrag("report", start, head, "--markdown", "-").out
-    assert "1 note cites what changes, and may be outdated." in shown
+    assert "1 note cites changed files, and may be outdated." in shown
     assert "### Notes that may be outdated" in shown
-    assert "1 note cites what changes, and may be outdated." in project.vmrag("report", start, head).out
+    assert "1 note cites changed files, and may be outdated." in project.vmrag("report", start, head).out
     assert not project.ask("report", head, head)["summary"]["citing"]

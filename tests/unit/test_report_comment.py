@@ -155,9 +155,9 @@ def test_comment_names_notes_that_cite_what_changes():
     notes = tuple(CitingNote(f"notes/{number}.md", (f"src/a.py:{number}", "src/b.py")) for number in range(1, 5))
     alone = msgspec.structs.replace(summary(), citing=notes[:1])
     assert data_of(7, alone, HEAD).speaks
-    assert "\n1 note cites what changes, and may be outdated: `notes/1.md` cites `src/a.py:1`.\n" in said(alone)
+    assert "\n1 note cites changed files, and may be outdated: `notes/1.md` cites `src/a.py:1`.\n" in said(alone)
     body = said(msgspec.structs.replace(summary(documents=1), citing=notes))
-    assert "\n4 notes cite what changes, and may be outdated: `notes/1.md` cites `src/a.py:1`, " in body
+    assert "\n4 notes cite changed files, and may be outdated: `notes/1.md` cites `src/a.py:1`, " in body
     assert "`notes/3.md` cites `src/a.py:3` and 1 more.\n" in body
 
 

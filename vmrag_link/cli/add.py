@@ -48,7 +48,7 @@ class _Given(NamedTuple):
 @click.argument("source", metavar="[FILE]", required=False, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("-m", "--message", metavar="TEXT", help="Text of the document, in place of a file.")
 @click.option("--collection", help="Collection to store it in (default: the source for notes).")
-@click.option("--id", "doc_id", help="Id of the document (default: made of the title, or the name of the file).")
+@click.option("--id", "doc_id", help="Id of the document (default: made from the title or the name of the file).")
 @click.option("--title", help="Title of the document (default: the first heading, else the first line or the name).")
 @click.option("--metadata", default="{}", help="JSON object; added to the front matter of a file.")
 @click.option("--replace", is_flag=True, help="Replace the text of an existing note.")
@@ -74,11 +74,11 @@ def command(
     """Write down one text: a file, a text (-m) or piped input.
 
     Without --collection, it becomes a note: a Markdown file that git tracks, for example
-    'vmrag add -m "We chose Pagefind, because it needs no server."'. Its id is made of its title. An
-    existing note changes only with --replace or --append.
+    'vmrag add -m "We chose Pagefind, because it needs no server."'. Its id is made from its title.
+    An existing note changes only with --replace or --append.
 
     With --collection, the knowledge base stores it, and a document of the same id is replaced. A
-    text and piped input need --id then. A FILE becomes the document that 'vmrag import' would make
+    text or piped input then needs --id. A FILE becomes the document that 'vmrag import' would make
     of it.
     """
     from vmrag_link.cli.texts import metadata_object
@@ -87,7 +87,7 @@ def command(
     from vmrag_link.ops.documents.note_writes import add_note
 
     if replace and append:
-        raise UsageInvalid("--replace and --append exclude each other.", hint="vmrag add --append")
+        raise UsageInvalid("--replace and --append cannot be used together.", hint="vmrag add --append")
     given = _Given(
         source,
         _given_text(source, message, collection, doc_id),

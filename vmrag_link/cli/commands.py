@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 TOPICS = {
     "Begin": {
-        "init": "Start a knowledge base for this repository.",
+        "init": "Make the files of this repository searchable.",
         "clone": "Fetch the knowledge base of a repository that was just cloned.",
         "demo": "See the whole loop on the documentation of Python's library.",
         "trust": "Agree to what a clone's settings ask for.",
     },
     "Documents": {
-        "add": "Store one document from a file or standard input.",
+        "add": "Write a note, or store one document.",
         "import": "Store files and folders as documents.",
         "export": "Write the documents back as files.",
         "list": "List the documents.",
         "show": "Print a document, or what a revision changed.",
-        "edit": "Change a stored document in git's editor.",
+        "edit": "Change a note or a stored document in git's editor.",
         "rm": "Remove documents, folders or collections.",
         "restore": "Discard uncommitted changes, or bring documents back.",
-        "move": "Make stored documents files, or notes stored documents.",
+        "move": "Move documents between the knowledge base and files.",
         "sources": "Show which files of the repository are documents, and why others are not.",
     },
     "Search": {

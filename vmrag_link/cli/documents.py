@@ -28,7 +28,7 @@ UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 
 @vmrag_command("list")
 @click.option("--collection", help="Only this collection.")
-@click.option("--outdated", is_flag=True, help="Only notes that cite files or lines which changed since.")
+@click.option("--outdated", is_flag=True, help="Only notes whose cited files or lines changed later.")
 def list_(invocation: Invocation, *, collection: str | None, outdated: bool) -> None:
     """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
     from vmrag_link.ops.documents import listing
@@ -57,7 +57,7 @@ def _list_outdated(invocation: Invocation, ws: Workspace, collection: str | None
     lines = [f"{row.name}: cites {citation}" for row in report.notes for citation in row.citations]
     if report.unknown:
         lines.append(f"{plural(len(report.unknown), 'note')} could not be compared with git's history.")
-    invocation.emit(report, lines or ["No note cites what changed since."])
+    invocation.emit(report, lines or ["No note cites a place that changed since."])
 
 
 @vmrag_command("rm")
@@ -131,7 +131,7 @@ def _removal_lines(done: WriteResult[NamedRemoval], names: Sequence[str], within
 @click.option(
     "-s", "--source", "ref", metavar="REF", help="Take them as they are there, instead of as they were committed."
 )
-@click.option("--undo", is_flag=True, help="Restore the text of a note that a command replaced or deleted last.")
+@click.option("--undo", is_flag=True, help="Restore the text of a note that a command replaced or deleted.")
 @click.option("--collection", help="The collection that they are in; names are ids then.")
 @click.option("--yes", is_flag=True, help="Do not ask, also where everything is given up that is not committed.")
 def restore(

@@ -304,7 +304,7 @@ def _installed(report: ClientInstallReport, flags: Flags) -> Iterator[str]:
 def _how_to_share(report: ClientInstallReport) -> str:
     if report.ignored:
         return " Only this computer has it, because git ignores the file."
-    return " Commit it: colleagues get the server with it." if report.portable else ""
+    return " Commit the file to give your colleagues the server." if report.portable else ""
 
 
 def _replacement_command(report: ClientInstallReport, flags: Flags) -> str:

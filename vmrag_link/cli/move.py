@@ -18,15 +18,15 @@ from vmrag_link.paths import CONFIG_NAME
 @vmrag_command("move")
 @click.argument("collection")
 @click.option(
-    "--to", "target", type=click.Choice(["files", "store"]), required=True, help="Where the documents are kept then."
+    "--to", "target", type=click.Choice(["files", "store"]), required=True, help="Where to keep the documents."
 )
 @click.option("--folder", metavar="DIR", default="", help="Folder for the files (default: .vmrag/COLLECTION).")
 def command(invocation: Invocation, *, collection: str, target: Literal["files", "store"], folder: str) -> None:
-    """Make stored documents files that git merges, or notes stored documents.
+    """Move the documents of a collection between the knowledge base and files.
 
     'vmrag move notes --to files' writes each document of the stored collection notes as a Markdown
-    file, with its metadata, and removes the collection. 'vmrag move notes --to store' does the
-    opposite. The history of the documents stays where it was.
+    file that git merges, with its metadata, and removes the collection. 'vmrag move notes --to
+    store' does the opposite. The history of the documents stays where it was.
 
     A document that a file cannot hold, for example an empty one, stops the command before anything
     is written. If the command is interrupted, run it again.

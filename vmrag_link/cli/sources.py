@@ -35,7 +35,7 @@ NO_COPIES = "No stored document is a copy of a file that a source reads."
     "--collection", metavar="NAME", help="add: the source to add the paths to. Default: the first one of the kind."
 )
 @click.option("--kind", type=click.Choice(["document", "code"]), help="add: what the files are. Default: document.")
-@click.option("--write", is_flag=True, help="add: a folder to which notes are written. Default: .vmrag/notes/.")
+@click.option("--write", is_flag=True, help="add: a folder in which vmrag may write notes (default: .vmrag/notes/).")
 @click.option("--at", "ref", metavar="REF", help="show: the sources and files of this commit.")
 @click.option("-n", "--dry-run", is_flag=True, help="dedupe: only list what would be removed.")
 def command(
@@ -59,8 +59,8 @@ def command(
     'vmrag sources add docs/ --collection handbook' or 'vmrag sources add src/ --kind code'. It
     edits 'sources:' in .vmrag.yaml and keeps everything else in the file.
 
-    'vmrag sources add --write docs/adr/' makes a folder one to which 'vmrag add' and agents write
-    notes as files. It trusts exactly this folder.
+    'vmrag sources add --write docs/adr/' lets 'vmrag add' and agents write notes to this folder, as
+    files. You trust exactly this folder then.
 
     'vmrag sources dedupe' removes stored copies of these files, so that a file is a document once.
     The removal is committed, unless other documents are uncommitted: then 'vmrag commit' commits

@@ -334,7 +334,7 @@ class ChromaStores(NamedTuple):
         """Remember that a store, or the index of files, is begun, in case that a kill ends it."""
         before = self.failures().get(name, Failure())
         begun = before.begun + 1
-        message = f"It was begun {begun} times, and the process never came to an end (log: {self.job.log})."
+        message = f"vmrag started it {begun} times, and it never finished (log: {self.job.log})."
         self._write_failure(name, Failure(message, RETRY, begun))
 
     def note_failure(self, name: str, error: VmragError) -> None:

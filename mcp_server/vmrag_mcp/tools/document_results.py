@@ -90,7 +90,7 @@ class QueryPassage(Record, frozen=True, kw_only=True):
     commit: Annotated[str | UnsetType, OfFile] = UNSET
     revision: Annotated[str | UnsetType, Meta(description="of a stored document")] = UNSET
     uncommitted: Annotated[str | UnsetType, Meta(description="the file differs from the commit")] = UNSET
-    outdated: Annotated[str | UnsetType, Meta(description="what the note cites that changed since")] = UNSET
+    outdated: Annotated[str | UnsetType, Meta(description="changed files or lines that the note cites")] = UNSET
     cut: Annotated[str | UnsetType, Meta(description="it does not hold whole lines, or was cut to fit")] = UNSET
     text: str
 

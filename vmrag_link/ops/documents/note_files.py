@@ -104,7 +104,7 @@ class NoteFolder:
         if len(after) > most:
             raise LimitExceeded(
                 f"the note {doc_id!r} has {len(after):,} bytes. At most {most:,} are read.",
-                hint="Split it, or store it: vmrag add --collection NAME",
+                hint="split the note, or store it: vmrag add --collection NAME",
                 doc_id=doc_id,
             )
         return NoteChange(doc_id, path, before.data if before else None, after)
@@ -265,7 +265,7 @@ def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> Non
     for change in changes:
         if folder.read(change.path) != change.before:
             raise KnowledgeMoved(
-                f"another program changed {change.path} meanwhile, so nothing was written.",
+                f"another program changed {change.path}, so nothing was written.",
                 hint="Run the command again",
             )
 
@@ -274,13 +274,13 @@ def _refuse_git_operation(ws: Workspace) -> None:
     operation = plumbing.busy(ws.places)
     if operation:
         raise GitBusy(
-            f"a {operation} is in progress, and no note is written until it ends.",
+            f"a {operation} is in progress, so vmrag cannot write notes now.",
             hint=plumbing.busy_hint(operation),
             operation=operation,
         )
     if unmerged := note_index.unmerged_files(ws.places):
         raise GitBusy(
-            f"git's index has unmerged files, such as {unmerged[0]}, and no note is written until they are resolved.",
+            f"git's index has unmerged files, such as {unmerged[0]}, so vmrag cannot write notes now.",
             hint="git status",
             operation="merge",
         )

@@ -119,7 +119,7 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
         return RestoredNotes("", (RestoredNote(named, "modified"),), written)
     what = f" of {name!r}" if name else ""
     raise DocumentMissing(
-        f"no replaced or deleted text{what} is kept. Texts that git has are not kept.",
+        f"no replaced or deleted text{what} is available. vmrag keeps only texts that git does not have.",
         hint="vmrag restore NAME   (as HEAD has it)",
         doc_id=name or "",
     )

@@ -128,7 +128,7 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
         if note is None or note.text.content != before.content:
             name = f"{source.collection}/{before.doc_id}"
             raise KnowledgeMoved(
-                f"another process changed or deleted the note {name} meanwhile, so nothing was written.",
+                f"another process changed or deleted the note {name}, so nothing was written.",
                 hint=f"vmrag show {quoted(name)}",
             )
         return [folder.change(note.doc_id, note.text.metadata, text, note)]

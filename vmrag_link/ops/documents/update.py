@@ -93,7 +93,7 @@ def _update_notes(
 
     if any(change.embedding is not None for change in changes):
         raise UsageInvalid(
-            f"the collection {source.collection!r} has files, which have no place for embeddings.",
+            f"the collection {source.collection!r} has files, which cannot hold embeddings.",
             hint="Leave embeddings out, or use a stored collection",
             parameter="embeddings",
         )

@@ -99,14 +99,14 @@ def _files(summary: ReportSummary) -> Iterator[str]:
 
 def _citing_notes(summary: ReportSummary) -> Iterator[str]:
     if summary.uncited:
-        yield f"Notes that cite what changes could not be found: {summary.uncited}"
+        yield f"vmrag could not look for notes that cite changed files: {summary.uncited}"
     if summary.citing:
         yield f"{count_citing_notes(len(summary.citing))}."
 
 
 def count_citing_notes(number: int) -> str:
-    """Return `2 notes cite what changes, and may be outdated`."""
-    return f"{plural(number, 'note')} {'cites' if number == 1 else 'cite'} what changes, and may be outdated"
+    """Return `2 notes cite changed files, and may be outdated`."""
+    return f"{plural(number, 'note')} {'cites' if number == 1 else 'cite'} changed files, and may be outdated"
 
 
 def _hidden(summary: ReportSummary) -> Iterator[str]:

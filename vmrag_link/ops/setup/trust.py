@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 
 Value = str | int | bool
 
-WRITES = "The folder to which `vmrag add`, agents and others write notes as files, and stage them."
+WRITES = "Folder in which `vmrag add` and agents write notes as files, and stage them."
 """Effect of `write: true` in a source."""
 
 

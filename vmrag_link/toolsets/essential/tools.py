@@ -42,7 +42,7 @@ class ShownPassage(Record, frozen=True):
     text: str
     about: Annotated[str | UnsetType, OfSymbol] = UNSET
     uncommitted: Annotated[str | UnsetType, Differs] = UNSET
-    outdated: Annotated[str | UnsetType, Meta(description="what the note cites that changed since")] = UNSET
+    outdated: Annotated[str | UnsetType, Meta(description="changed files or lines that the note cites")] = UNSET
     cut: Annotated[str | UnsetType, Meta(description="the text does not hold whole lines, or was cut to fit")] = UNSET
 
 

@@ -78,8 +78,8 @@ def remember(
     call: Call,
     *,
     text: Annotated[str, Given("Markdown; the first line or heading is its title", longest=LONGEST_TEXT)],
-    name: Annotated[str, Given("for example decisions/retry-policy; left out: made of the title")] = "",
-    mode: Annotated[Mode, Given("what happens to an existing note; add refuses")] = "add",
+    name: Annotated[str, Given("for example decisions/retry-policy; default: made from the title")] = "",
+    mode: Annotated[Mode, Given("effect on an existing note; add refuses it")] = "add",
     commit: Annotated[bool, Given("make a git commit of the note, if the user allows it")] = False,
 ) -> RememberResult:
     """Store a short note that the user wants to know later and that no file contains: a decision, a

@@ -75,7 +75,7 @@ def _check_chroma(ws: Workspace) -> Iterator[Finding]:
     if not ws.chroma.local.is_set or (error := bindings.unsupported()) is None:
         return
     fix = f"{shlex.quote(sys.executable)} -m {error.hint}" if error.hint.startswith("pip ") else error.hint
-    message = f"{error.message} None is made, though index.chroma wants one."
+    message = f"{error.message} The setting index.chroma asks for this store."
     yield Finding(error.code, "warning", message, fix, "chroma")
 
 
