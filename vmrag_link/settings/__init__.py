@@ -544,7 +544,7 @@ class Config(Record, frozen=True):
         ),
     ] = "false"
     sources_max_bytes: Annotated[
-        int, Meta(ge=1, le=64_000_000, description="Bytes above which a file is no document of `sources`.")
+        int, Meta(ge=1, le=64_000_000, description="Bytes above which a file is not a document of `sources`.")
     ] = 1_000_000
 
     @property
