@@ -86,7 +86,7 @@ def _decode(data: bytes, name: str) -> str:
 LONGEST = 255
 """Bytes of a name."""
 
-_RESERVED = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+_RESERVED = re.compile(r"(?is)(?:con|conin\$|conout\$|prn|aux|nul|(?:com|lpt)[\d¹²³]) *(?:[.:].*)?")
 """What Windows keeps for devices."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -91,8 +91,9 @@ def _claims_of(sources: Sequence[SourceSettings], listing: SourceListing) -> dic
 def assign_ids(source: SourceSettings, paths: Iterable[str], claims: Mapping[str, str]) -> dict[str, str]:
     """Return the id of each file of a writable source, by path.
 
-    `claims`: the ids in front matter, by path. A file whose claim is refused has the id of its
-    path; if another note has that as well, its whole path.
+    `claims`: the ids in front matter, by path. Of several files that claim an id, the one that is
+    called like it has it, else the one whose name was made of it. A file whose claim is refused has
+    the id of its path; if another note has that as well, its whole path.
     """
     folder = source.folder
     ordered = sorted(paths, key=lambda path: (not path.endswith(SUFFIX), path))
@@ -101,9 +102,9 @@ def assign_ids(source: SourceSettings, paths: Iterable[str], claims: Mapping[str
     for path in ordered:
         if claims.get(path, "") in ("", by_path[path]):
             owners.setdefault(by_path[path], path)
-    for path in ordered:
-        if claims.get(path):
-            owners.setdefault(claims[path], path)
+    claimants = [path for path in ordered if claims.get(path)]
+    for path in sorted(claimants, key=lambda path: path != hashed_path(source, claims[path])):
+        owners.setdefault(claims[path], path)
     ids = {path: doc_id for doc_id, path in owners.items()}
     for path in ordered:
         if path not in ids:
@@ -142,10 +143,23 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
         part.startswith((".", " ")) or _RISKY.search(part) or unicodedata.normalize("NFC", part) != part
         for part in parts
     )
-    if risky or len(doc_id.encode()) > _LONGEST_NAME or export_paths.problem(parts):
+    if risky or doc_id.endswith((".", " ")) or len(doc_id.encode()) > _LONGEST_NAME or export_paths.problem(parts):
         return ""
     path = f"{source.folder}/{doc_id}{SUFFIX}"
     return "" if id_problem(path) else path
+
+
+def plain_path(source: SourceSettings, doc_id: str) -> str:
+    """Return the path of a file that is called like the note on this system.
+
+    Returns an empty text if that would be no file below the folder. A person may have written such
+    a file; the program writes `natural_path` or `hashed_path`.
+    """
+    path = f"{source.folder}/{doc_id}{SUFFIX}"
+    parts = path.split("/")
+    outside = any(part in ("", ".", "..") or export_paths.is_git_folder(part) for part in parts)
+    too_long = any(len(part.encode()) > export_paths.LONGEST for part in parts)
+    return "" if outside or too_long or id_problem(path) else path
 
 
 def hashed_path(source: SourceSettings, doc_id: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,6 @@ from vmrag_link.errors import (
     GitBusy,
     GitFailed,
     KnowledgeMoved,
-    LimitExceeded,
     SourceReadOnly,
     file_failures,
     quoted,
@@ -84,15 +84,20 @@ class NoteFolder:
 
     def find_note(self, doc_id: str) -> NoteFile | None:
         """Return the note of this id, or None. Raises `FileFailed`, `SourceReadOnly` for links."""
-        for path in self._candidate_paths(doc_id):
-            note = self._read_note(path, doc_id)
+        for path in self._files_called(doc_id):
+            note = self._read_note(path)
             if note and note.doc_id == doc_id:
                 return note
-        path = next((path for path, claim in self._claimed_ids().items() if claim == doc_id), "")
-        return self._read_note(path, doc_id) if path else None
+        claims = self._claimed_ids()
+        named = {path for name in {doc_id, *claims.values()} for path in self._files_called(name)}
+        paths = claims.keys() | filter(self._is_file, named)
+        ids = notes.assign_ids(self.source, paths, claims)
+        path = next((path for path in paths if ids[path] == doc_id), "")
+        note = self._read_note(path) if path else None
+        return note and note._replace(doc_id=doc_id)
 
     def change(self, doc_id: str, metadata: Mapping[str, Any], content: str, before: NoteFile | None) -> NoteChange:
-        """Return the change to this text. Raises `ContentRefused`, `LimitExceeded`."""
+        """Return the change to this text. Raises `ContentRefused`."""
         if not content.strip():
             raise ContentRefused(f"the note {doc_id!r} has no text.", hint="Write some text", doc_id=doc_id)
         path = before.path if before else self._free_path(doc_id)
@@ -102,7 +107,7 @@ class NoteFolder:
             text = notes.render_note(self.source, path, doc_id, metadata, content)
         after, most = text.encode(), self._ws.config.sources_max_bytes
         if len(after) > most:
-            raise LimitExceeded(
+            raise ContentRefused(
                 f"the note {doc_id!r} has {len(after):,} bytes. At most {most:,} are read.",
                 hint="split the note, or store it: vmrag add --collection NAME",
                 doc_id=doc_id,
@@ -115,20 +120,15 @@ class NoteFolder:
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, or None. Raises `FileFailed`, `SourceReadOnly`."""
+        if self._is_blocked(path):
+            return None
         try:
             with file_failures():
                 return self._files.read(path.split("/"), self._ws.config.sources_max_bytes + 1)
         except InTheWay as error:
-            parents = [*Path(path).parents][:-1]
-            if any((self._ws.places.top / parent).is_file() for parent in parents) and not self._has_link(path):
-                return None  # another note has the name of the folder
             raise _link_in_the_way(path) from error
         except OSError as error:
             raise _read_failure(path, error) from error
-
-    def _has_link(self, path: str) -> bool:
-        """Return whether a component of a path is a symbolic link."""
-        return any((self._ws.places.top / part).is_symlink() for part in (Path(path), *Path(path).parents))
 
     def apply_change(self, change: NoteChange) -> None:
         """Write or delete one file. Raises `FileFailed`, `SourceReadOnly`."""
@@ -148,24 +148,23 @@ class NoteFolder:
                 path=change.path,
             ) from error
 
-    def _candidate_paths(self, doc_id: str) -> Iterable[str]:
-        """Return where a note of this id is by the rules for names."""
-        named = [notes.natural_path(self.source, doc_id), notes.hashed_path(self.source, doc_id)]
-        if rules.is_named(self.source, doc_id):  # the id of a note whose own id another one has
-            named.append(doc_id)
-        if posixpath.splitext(doc_id)[1]:
-            named.append(f"{self.source.folder}/{doc_id}")  # a file of another format
+    def _files_called(self, doc_id: str) -> list[str]:
+        """Return the paths that a note of this id may have if its front matter does not decide."""
+        plain = notes.plain_path(self.source, doc_id)
+        other = plain.removesuffix(notes.SUFFIX)  # a file of another format
+        named = [plain, notes.hashed_path(self.source, doc_id)]
+        named += [path for path in (other, doc_id) if path and self._is_file(path)]
         return [path for path in named if path and rules.is_named(self.source, path)]
 
-    def _read_note(self, path: str, doc_id: str) -> NoteFile | None:
+    def _read_note(self, path: str) -> NoteFile | None:
+        """Return the note that a file is, with the id that the file alone decides, or None."""
         data = self.read(path)
         if data is None:
             return None
         try:
             whole = as_text(data)
-            claim = notes.claimed_id(whole)
-            note_id = doc_id if doc_id == path else claim or notes.path_id(self.source.folder, path)
-            return NoteFile(note_id, path, data, notes.parse_note(whole, note_id))
+            doc_id = notes.claimed_id(whole) or notes.path_id(self.source.folder, path)
+            return NoteFile(doc_id, path, data, notes.parse_note(whole, doc_id))
         except ContentUnreadable as error:
             raise FileFailed(
                 f"cannot read the note {path}: it {error}.", hint=f"Edit the file {quoted(path)}", path=path
@@ -207,9 +206,30 @@ class NoteFolder:
                     return True
         return False
 
+    def _is_blocked(self, path: str) -> bool:
+        """Return whether another note is where a folder of this file belongs, or a folder is where
+        the file belongs.
+        """
+        inner = self._ws.places.top
+        *folders, name = path.split("/")
+        for folder in folders:
+            inner /= folder
+            if stat.S_ISREG(_mode(inner)):
+                return True
+        return stat.S_ISDIR(_mode(inner / name))
+
+    def _is_file(self, path: str) -> bool:
+        return stat.S_ISREG(_mode(self._ws.places.top / path))
+
     def _is_folder(self, parts: Sequence[str]) -> bool:
-        path = self._ws.places.top.joinpath(*parts)
-        return path.is_dir() and not path.is_symlink()
+        return stat.S_ISDIR(_mode(self._ws.places.top.joinpath(*parts)))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0
 
 
 def _decode_text(data: bytes) -> str:
