@@ -157,6 +157,26 @@ class Folder:
                 raise InTheWay("/".join(parts)) from error
             raise
 
+    def replace(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:
+        """Put a file there in one step, in place of one that is there. It survives a power cut.
+
+        `temporary`: a file outside of the folder, which a killed call may leave; the caller holds a
+        lock for it. On another disk, a file in the folder is used in its place. Raises `OSError`.
+        """
+        with temporary.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            with self._parent(parts, make=True) as parent:
+                os.rename(temporary, parts[-1], dst_dir_fd=parent)
+                os.fsync(parent)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            if error.errno != errno.EXDEV:
+                raise
+            self.write(parts, content, durable=True)
+
     def write(self, parts: Sequence[str], content: bytes, *, durable: bool = False) -> None:
         """Write or replace a file in one step. Raises `OSError`.
 

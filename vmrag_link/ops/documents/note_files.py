@@ -39,6 +39,9 @@ from vmrag_link.sources.readable import as_text
 from vmrag_link.sources.secrets import find_secret
 from vmrag_link.workspace import Workspace
 
+TEMPORARY = "note.tmp"
+"""The file in git's folder that becomes a note. A kill leaves nothing where `git add` looks."""
+
 
 class NoteFile(NamedTuple):
     """A note as its file is now."""
@@ -138,7 +141,7 @@ class NoteFolder:
                 if change.after is None:
                     self._files.remove(parts)
                 else:
-                    self._files.write(parts, change.after, durable=True)
+                    self._files.replace(parts, change.after, self._ws.places.own / TEMPORARY)
         except InTheWay as error:
             raise _link_in_the_way(change.path) from error
         except OSError as error:
