@@ -12,13 +12,15 @@ _OFFLINE = ("-c", "core.fsmonitor=false", "--no-optional-locks")
 _ID_LINE = "^[\"']?id[\"']?[[:space:]]*:"
 
 
-def files_with_id(places: Places, folder: str) -> list[str]:
+def files_with_id(places: Places, folder: str, *, without: Sequence[str] = ()) -> list[str]:
     """Return the files below a folder with a line that begins with `id:`, untracked ones as well.
 
-    Raises `GitFailed`.
+    Files in `without` are not read. Raises `GitFailed`.
     """
-    options = ("grep", "--untracked", "--no-recurse-submodules", "-l", "-z", "-I", "-E", "-e", _ID_LINE, "--", folder)
-    result = git(places, *_OFFLINE, "--literal-pathspecs", *options)
+    excluded = (f":(top,literal,exclude){path}" for path in without)
+    paths = (f":(top,literal){folder}", *excluded)
+    options = ("grep", "--untracked", "--no-recurse-submodules", "-l", "-z", "-I", "-E", "-e", _ID_LINE, "--", *paths)
+    result = git(places, *_OFFLINE, *options)
     if result.returncode > 1:
         raise failure(options, result)
     return sorted(os.fsdecode(name) for name in result.stdout.split(b"\0") if name)

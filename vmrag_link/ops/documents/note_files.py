@@ -7,7 +7,9 @@ file. `undo` keeps a text that git does not have before it is replaced or delete
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import posixpath
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.documents.export_paths import Folder, InTheWay
+from vmrag_link.documents.export_paths import Folder, InTheWay, is_git_folder
 from vmrag_link.errors import (
     ContentRefused,
     FileFailed,
@@ -31,6 +33,7 @@ from vmrag_link.git import configuration, note_index, plumbing
 from vmrag_link.git.objects import blob_name
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import undo
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, notes, rules
 from vmrag_link.sources.attributes import ENCODING
@@ -176,10 +179,23 @@ class NoteFolder:
     def _claimed_ids(self) -> dict[str, str]:
         """Return the ids in front matter, by path. One git process finds the files."""
         if self._claims is None:
-            paths = note_index.files_with_id(self._ws.places, self.source.folder)
+            large = self._files_above(self._ws.config.sources_max_bytes)
+            paths = note_index.files_with_id(self._ws.places, self.source.folder, without=large)
             texts = {path: self.read(path) for path in paths if rules.is_named(self.source, path)}
             self._claims = {path: notes.claimed_id(_decode_text(data)) for path, data in texts.items() if data}
         return self._claims
+
+    def _files_above(self, size: int) -> list[str]:
+        """Return the files that are too large to be notes. git would read each of them whole."""
+        large, folders = list[str](), [self._ws.places.top / self.source.folder]
+        while folders:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(Path(entry.path))
+                    elif entry.stat(follow_symlinks=False).st_size > size:
+                        large.append(os.path.relpath(entry.path, self._ws.places.top))
+        return large
 
     def _free_path(self, doc_id: str) -> str:
         """Return where a new note of this id is written."""
@@ -315,6 +331,7 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
     for change in changes:
         if change.after is not None and not rules.is_named(source, change.path):
             raise _refuse_file(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
+    _refuse_other_repositories(ws, written)
     if ignored := note_index.ignored_files(ws.places, written):
         raise _refuse_file(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
     stated = note_index.attributes_of(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
@@ -329,6 +346,18 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
             "this sparse checkout leaves its folder out",
             f"git sparse-checkout add {quoted(source.folder)}",
         )
+
+
+def _refuse_other_repositories(ws: Workspace, paths: Sequence[str]) -> None:
+    """Raise `SourceReadOnly` for files in git's own folder, a submodule or a repository below."""
+    hint = f"Name another folder in `sources` of {CONFIG_NAME}"
+    for path in paths:
+        folders = posixpath.dirname(path).split("/")
+        if any(map(is_git_folder, folders)):
+            raise _refuse_file(path, "git keeps its own data there", hint)
+        inner = ["/".join(folders[: depth + 1]) for depth in range(len(folders))]
+        if other := next((folder for folder in inner if (ws.places.top / folder / ".git").exists()), ""):
+            raise _refuse_file(path, f"{other} is a repository of its own", hint)
 
 
 def _refuse_secrets(changes: Sequence[NoteChange]) -> None:
