@@ -1,5 +1,5 @@
-"""Folders of notes that strangers filled: links, pipes, huge and broken files. What is a note stays
-readable and writable, nothing outside is read or written, and no command waits or grows.
+"""Folders of notes that strangers filled: links, pipes, huge and broken files. Notes stay readable
+and writable, nothing outside is read or written, and no command waits or grows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def typed(project: Project, *arguments: str) -> Done:
     """Run a process with little memory and time."""
-    done = subprocess.run(
+    outcome = subprocess.run(
         [SCRIPT, *arguments],
         cwd=project.top,
         capture_output=True,
@@ -60,7 +60,7 @@ def typed(project: Project, *arguments: str) -> Done:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
         env=os.environ | {"GIT_EDITOR": "sed -i s/good/better/"},
     )
-    return Done(done.returncode, done.stdout, done.stderr)
+    return Done(outcome.returncode, outcome.stdout, outcome.stderr)
 
 
 def outside(project: Project) -> Path:
@@ -147,11 +147,11 @@ def test_good_notes_work_beside_hostile_files(project: Project, put: Callable[[P
         (("status",), ""),
         (("sources",), "notes"),
     ):
-        done = typed(project, *arguments)
-        assert done.code in (0, 1 if arguments == ("status",) else 0), (arguments, done)
-        assert expected in done.out, (arguments, done)
-        assert SECRET not in done.out + done.err
-        assert "\x1b" not in done.out + done.err
+        outcome = typed(project, *arguments)
+        assert outcome.code in (0, 1 if arguments == ("status",) else 0), (arguments, outcome)
+        assert expected in outcome.out, (arguments, outcome)
+        assert SECRET not in outcome.out + outcome.err
+        assert "\x1b" not in outcome.out + outcome.err
     assert (outside(project) / "secret.md").read_text() == f"{SECRET}\n"
     assert sorted(path.name for path in outside(project).iterdir()) == ["secret.md"]
     assert not Path("/tmp/owned").exists()
@@ -162,8 +162,8 @@ def test_note_is_never_written_through_a_link_or_pipe(project, name):
     put_links(project)
     os.mkfifo(project.top / FOLDER / "pipe.md")
     for arguments in (("add", "-m", "New.", "--id", name, "--replace"), ("rm", f"notes/{name}")):
-        done = typed(project, *arguments, "--json")
-        assert done.error["code"] in ("SOURCE_READ_ONLY", "DOCUMENT_NOT_FOUND"), done
+        outcome = typed(project, *arguments, "--json")
+        assert outcome.error["code"] in ("SOURCE_READ_ONLY", "DOCUMENT_NOT_FOUND"), outcome
     error = Tools(project.top).error("SOURCE_READ_ONLY", "remember", name=f"notes/{name}", text="New.", mode="replace")
     assert error["suggestions"]
     assert sorted(path.name for path in outside(project).iterdir()) == ["secret.md"]
@@ -178,9 +178,9 @@ def test_writable_source_is_a_folder_below_the_top(project, folder):
     subprocess.run(["git", "init", "-q", project.top / "inner"], check=True)
     project.write(".vmrag.yaml", f'sources:\n  - collection: notes\n    paths: ["{folder}/"]\n    write: true\n')
     project.vmrag("trust", "--yes", code=None)
-    done = typed(project, "add", "-m", "New.", "--id", "new", "--json")
-    assert done.code != 0, done
-    assert done.error["hint"]
+    outcome = typed(project, "add", "-m", "New.", "--id", "new", "--json")
+    assert outcome.code != 0, outcome
+    assert outcome.error["hint"]
     assert not list(project.top.parent.rglob("new.md"))
     assert not Path("/tmp/new.md").exists()
 

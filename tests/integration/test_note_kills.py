@@ -118,10 +118,10 @@ def kept(project: Project) -> list[str]:
 
 def require_whole(project: Project, before: dict[str, str], after: dict[str, str]) -> None:
     """Each file is as before or as after the command, and what git does not have is not lost."""
-    found = files(project)
-    for name in before.keys() | after.keys() | found.keys():
-        assert found.get(name) in (before.get(name), after.get(name)), name
-    texts = [*found.values(), *kept(project)]
+    present = files(project)
+    for name in before.keys() | after.keys() | present.keys():
+        assert present.get(name) in (before.get(name), after.get(name)), name
+    texts = [*present.values(), *kept(project)]
     assert texts.count(STAGED) >= 2  # of `staged` and of `gone`
     assert project.git("ls-files", "--others", "*.tmp") == ""
 
@@ -141,23 +141,23 @@ def require_usable(project: Project) -> None:
 def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
     project = make("unharmed")
     before = files(project)
-    done = killed(project, 0, COMMANDS[name])
-    assert done.code == 0, done
-    after, steps = files(project), int(done.err.rpartition("steps: ")[2])
+    outcome = killed(project, 0, COMMANDS[name])
+    assert outcome.code == 0, outcome
+    after, steps = files(project), int(outcome.err.rpartition("steps: ")[2])
     assert before != after
     chosen = range(1, steps + 1) if LONG else sorted({1, *range(1 + steps % 9, steps, 9), steps - 1, steps})
     for step in chosen:
         project = make(str(step))
-        done = killed(project, step, COMMANDS[name])
-        assert done.code == -signal.SIGKILL, (step, done)
+        outcome = killed(project, step, COMMANDS[name])
+        assert outcome.code == -signal.SIGKILL, (step, outcome)
         require_whole(project, before, after)
         require_usable(project)
 
 
 def test_temporary_file_of_a_killed_command_is_used_again(make):
     project = make("project")
-    done = driven(project, "os.rename = die", *COMMANDS["replace"])
-    assert done.code == -signal.SIGKILL
+    outcome = driven(project, "os.rename = die", *COMMANDS["replace"])
+    assert outcome.code == -signal.SIGKILL
     assert (project.own / "note.tmp").read_text() == NEW
     assert "?" not in project.git("status", "--porcelain", "--untracked-files=all")
     project.vmrag(*COMMANDS["add"])

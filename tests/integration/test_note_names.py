@@ -89,8 +89,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def texts(project: Project) -> dict[str, str]:
     """Return the texts of all notes, by id."""
-    found = Tools(project.top)("chroma_get_documents", collection_name="notes", limit=1000)
-    return {row["id"]: row["document"] for row in found["documents"]}
+    answer = Tools(project.top)("chroma_get_documents", collection_name="notes", limit=1000)
+    return {row["id"]: row["document"] for row in answer["documents"]}
 
 
 def written(names: list[str], edition: str) -> dict[str, str]:

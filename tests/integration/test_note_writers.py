@@ -72,10 +72,10 @@ class User(threading.Thread):
             self.commits += 1
             self.project.write("code.py", f"x = {self.commits}\n")
             for arguments in (("add", "-A"), ("commit", "-q", "-m", f"Work {self.commits}")):
-                done = self.project.run(*arguments)
+                outcome = self.project.run(*arguments)
                 expected = ("index.lock", "nothing to commit", "nothing added", "unable to create")
-                if done.returncode and not any(each in done.stdout + done.stderr for each in expected):
-                    self.strange.append(done.stdout + done.stderr)
+                if outcome.returncode and not any(part in outcome.stdout + outcome.stderr for part in expected):
+                    self.strange.append(outcome.stdout + outcome.stderr)
             time.sleep(0.05)
 
 
@@ -138,6 +138,21 @@ def test_every_text_that_writers_replace_is_kept(project):
     with opened(project) as ws:
         kept = [entry.data.decode() for _, entry in undo.kept_notes(ws.places)]
     assert sorted([note(project, "a"), *kept]) == sorted(f"Edition {at}.\n" for at in range(number))
+
+
+def test_undo_restores_the_texts_of_its_own_worktree(project, tmp_path):
+    project.git("worktree", "add", "-q", "-b", "topic", str(tmp_path / "tree"))
+    tree = Project(tmp_path / "tree")
+    for place, text in ((project, "Main."), (tree, "Topic.")):
+        place.vmrag("add", "-m", text, "--id", "a")
+        place.vmrag("rm", "a")
+    project.vmrag("restore", "--undo")
+    assert (note(project, "a"), (tree.top / FOLDER / "a.md").exists()) == ("Main.\n", False)
+    project.vmrag("rm", "a")
+    project.git("worktree", "remove", "--force", str(tree.top))
+    project.vmrag("restore", "--undo")
+    project.vmrag("restore", "--undo")
+    assert note(project, "a") == "Topic.\n"
 
 
 def test_one_of_two_writers_of_a_new_id_is_refused(project):

@@ -157,8 +157,8 @@ class Folder:
                 raise InTheWay("/".join(parts)) from error
             raise
 
-    def replace(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:
-        """Put a file there in one step, in place of one that is there. It survives a power cut.
+    def replace_file(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:
+        """Write a file in one step; an existing one is replaced. It survives a power cut.
 
         `temporary`: a file outside of the folder, which a killed call may leave; the caller holds a
         lock for it. On another disk, a file in the folder is used in its place. Raises `OSError`.

@@ -152,7 +152,7 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
 def plain_path(source: SourceSettings, doc_id: str) -> str:
     """Return the path of a file that is called like the note on this system.
 
-    Returns an empty text if that would be no file below the folder. A person may have written such
+    Returns an empty text if such a file cannot be below the folder. A person may have written such
     a file; the program writes `natural_path` or `hashed_path`.
     """
     path = f"{source.folder}/{doc_id}{SUFFIX}"

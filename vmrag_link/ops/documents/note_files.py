@@ -144,7 +144,7 @@ class NoteFolder:
                 if change.after is None:
                     self._files.remove(parts)
                 else:
-                    self._files.replace(parts, change.after, self._ws.places.own / TEMPORARY)
+                    self._files.replace_file(parts, change.after, self._ws.places.own / TEMPORARY)
         except InTheWay as error:
             raise _link_in_the_way(change.path) from error
         except OSError as error:
@@ -384,7 +384,8 @@ def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[Note
         blob = committed.get(change.path, "")
         forms = {data, data.replace(b"\r\n", b"\n")}
         if not blob or blob not in {blob_name(form, like=blob) for form in forms}:
-            undo.keep_text(ws.places, undo.KeptNote(source.collection, change.doc_id, change.path, data))
+            note = undo.KeptNote(source.collection, change.doc_id, change.path, data, str(ws.places.git_dir))
+            undo.keep_text(ws.places, note)
             kept.append(change.doc_id)
     return tuple(kept)
 

@@ -29,6 +29,8 @@ class KeptNote(Record, frozen=True):
     path: str
     """From the top of the repository."""
     data: bytes
+    git_dir: str = ""
+    """Git's folder of the work tree; empty in files of earlier programs."""
 
 
 def keep_text(places: Places, note: KeptNote) -> None:
@@ -39,10 +41,15 @@ def keep_text(places: Places, note: KeptNote) -> None:
 
 
 def kept_notes(places: Places) -> Iterator[tuple[Path, KeptNote]]:
-    """Yield what is kept, newest first. A damaged file is left out."""
+    """Yield what is kept for this work tree, or for one that is gone, newest first.
+
+    A damaged file is left out.
+    """
     for path in _list_files(places):
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            yield path, msgspec.msgpack.decode(path.read_bytes(), type=KeptNote)
+            note = msgspec.msgpack.decode(path.read_bytes(), type=KeptNote)
+            if note.git_dir in ("", str(places.git_dir)) or not Path(note.git_dir).is_dir():
+                yield path, note
 
 
 def _undo_folder(places: Places) -> Path:

@@ -109,7 +109,7 @@ def candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 
 
 def _named_by_path(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
-    """Return the files of this path. The ids of notes are no paths."""
+    """Return the files of this path. The id of a note is not a path."""
     rows_of_files = [row for row in rows.collections(at) if row.kind == SOURCE] if name else []
     sources = [row.name for row in rows_of_files if row.metadata != NOTES_METADATA]
     return [DocumentName(source, name) for source in sources if _has(rows, at, source, name)]
