@@ -41,7 +41,7 @@ LOG = "log"
 
 
 class Change(NamedTuple):
-    """What a person does to a note; `line` is that which an edit changes, `text` what it gets."""
+    """A change of a note. `line`: of an edit; `text`: of the new line or note."""
 
     what: str
     doc_id: str
@@ -88,7 +88,7 @@ class Person:
                 self.project.vmrag("rm", f"notes/{change.doc_id}")
 
     def require_notes(self, expected: dict[str, str], changed: list[Change]) -> None:
-        """What vmrag shows of main is what its commit has."""
+        """Require that vmrag shows the notes of main as its commit has them."""
         project = self.project
         project.git("fetch", "-q")
         project.git("switch", "-q", "--detach", "origin/main")
@@ -103,8 +103,8 @@ class Person:
             text = expected[change.doc_id]
             assert project.vmrag("show", f"notes/{change.doc_id}").out == text.rpartition("---\n")[2]
             if change.text and change.text in text:
-                found = project.ask("query", change.text)["results"][0]
-                assert (found["doc_id"], change.text in found["text"]) == (change.doc_id, True)
+                result = project.ask("query", change.text)["results"][0]
+                assert (result["doc_id"], change.text in result["text"]) == (change.doc_id, True)
 
 
 def added_text(change: Change) -> str:
@@ -143,21 +143,21 @@ def merged(repo: Repo, branch: str, way: str) -> bool:
     """Merge a pull request into main as GitHub does; return whether that was possible."""
     if way == "rebase":
         repo.git("switch", "-q", "--detach", branch)
-        done = repo.run("rebase", "-q", "main").returncode == 0
-        if not done:
+        is_merged = repo.run("rebase", "-q", "main").returncode == 0
+        if not is_merged:
             repo.git("rebase", "--abort")
         commit = repo.git("rev-parse", "HEAD")
         repo.git("switch", "-q", "main")
-        if done:
+        if is_merged:
             repo.git("merge", "-q", "--ff-only", commit)
-        return done
+        return is_merged
     option = "--squash" if way == "squash" else "--no-ff"
-    done = repo.run("merge", "-q", option, "-m", f"Merge {branch}", branch).returncode == 0
-    if not done:
+    is_merged = repo.run("merge", "-q", option, "-m", f"Merge {branch}", branch).returncode == 0
+    if not is_merged:
         repo.git("reset", "-q", "--hard")
     elif way == "squash":
         repo.git("commit", "-q", "--allow-empty", "-m", f"Notes of {branch}")
-    return done
+    return is_merged
 
 
 @dataclass
@@ -190,7 +190,7 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
 
 
 def draw_changes(dice: random.Random, pair: int, person: int, notes: dict[str, str]) -> Iterator[Change]:
-    """What a person does on a branch. Now and then both take the same note."""
+    """Draw the changes of a branch. Sometimes both people take the same note."""
     text = word(pair * 10 + person)
     same = dice.random() < 0.1
     yield Change("add", f"decisions/new-{pair}{'' if same else f'-{person}'}", text=text)

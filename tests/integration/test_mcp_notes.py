@@ -153,10 +153,10 @@ def test_notes_are_written_through_a_server_process(project: Project):
         assert added["ids"] == ids, added
         refused = server.call("chroma_add_documents", **NOTES, documents=["other"], ids=["con"])
         assert refused["code"] == "DUPLICATE_ID"
-        done = server.call("chroma_update_documents", **NOTES, ids=["x"], metadatas=[{"team": "core"}])
-        assert done["ids"] == ["x"], done
-        found = server.call("chroma_query_documents", **NOTES, query_texts=["owls hunt"], where={"team": "core"})
-        assert [match["id"] for match in found["results"][0]["matches"]] == ["x"]
+        outcome = server.call("chroma_update_documents", **NOTES, ids=["x"], metadatas=[{"team": "core"}])
+        assert outcome["ids"] == ["x"], outcome
+        results = server.call("chroma_query_documents", **NOTES, query_texts=["owls hunt"], where={"team": "core"})
+        assert [match["id"] for match in results["results"][0]["matches"]] == ["x"]
         assert server.call("chroma_delete_documents", **NOTES, ids=["con"])["ids_deleted"] == ["con"]
         rows = server.call("chroma_get_documents", **NOTES)["documents"]
         assert [row["id"] for row in rows] == ["a", "b", "c", "decisions/y", "x"]
@@ -173,7 +173,16 @@ def test_notes_are_written_through_a_server_process(project: Project):
     assert (project.top / FOLDER / "search.md").read_text().endswith("It is fast.\n")
 
 
+def test_note_that_two_sources_have_is_not_deleted_by_its_id_alone(project: Project, tools: Tools):
+    project.vmrag("sources", "add", "--write", "docs/adr")
+    tools("chroma_add_documents", collection_name="adr", documents=["another"], ids=["b"])
+    assert "adr" in tools.error("INVALID_PARAMETER", "delete_document", id="b")["details"]["collections"]
+    assert stored.got(tools) == TEXTS
+
+
 def test_document_that_is_called_like_a_chunk_is_changed_itself(tools: Tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG, "own"], ids=["long", "long_chunk_1"])
-    done = tools("chroma_update_documents", **NOTES, ids=["long_chunk_1", "long_chunk_2"], metadatas=[{"x": 1}, None])
-    assert (done["ids"], done["unchanged_ids"]) == (["long_chunk_1"], ["long"])
+    outcome = tools(
+        "chroma_update_documents", **NOTES, ids=["long_chunk_1", "long_chunk_2"], metadatas=[{"x": 1}, None]
+    )
+    assert (outcome["ids"], outcome["unchanged_ids"]) == (["long_chunk_1"], ["long"])

@@ -81,12 +81,12 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[Deleted
     """Remove that document. Raises `SourceReadOnly` for a file of a source that is not writable, as
     `_one`, and as `writing.write`.
     """
-    for collection, document in _files(ws, doc_id, table):
-        source = ws.sources.writable(collection.name)
-        if source and not (ws.initialized and _candidates(ws, ws.at(), doc_id, table)):
-            gone = DeletedDocument(
-                document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
-            )
+    notes = [note for note in _files(ws, doc_id, table) if ws.sources.writable(note[0].name)]
+    if notes and not (ws.initialized and _candidates(ws, ws.at(), doc_id, table)):
+        collection, document = _one(notes, doc_id, table)
+        chunks = len(chunks_of(ws, collection, document))
+        gone = DeletedDocument(document.doc_id, collection.name, chunks, document.table)
+        if source := ws.sources.writable(collection.name):
             written = note_writes.remove_notes(ws, source, [document.doc_id])
             return WriteResult(gone, None, written.pending, notes=written)
 
