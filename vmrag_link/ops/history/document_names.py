@@ -28,7 +28,7 @@ from vmrag_link.errors import (
     no_collection,
     quoted,
 )
-from vmrag_link.models import NOTES_METADATA, SOURCE, At, Collection, Document, DocumentHeader, Record
+from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import revparse
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
@@ -110,8 +110,7 @@ def candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 
 def _named_by_path(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """Return the files of this path. The id of a note is not a path."""
-    rows_of_files = [row for row in rows.collections(at) if row.kind == SOURCE] if name else []
-    sources = [row.name for row in rows_of_files if row.metadata != NOTES_METADATA]
+    sources = [row.name for row in rows.collections(at) if row.has_paths_as_ids] if name else []
     return [DocumentName(source, name) for source in sources if _has(rows, at, source, name)]
 
 
