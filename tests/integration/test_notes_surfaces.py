@@ -339,7 +339,7 @@ def test_remember_in_an_untrusted_clone_names_trust(plain, tmp_path):
 
 
 def remember_with_commit(project: Project, answer: bool | None) -> tuple[dict[str, Any], int]:
-    """Return the answer of a call and how many questions the user got. None: the client cannot ask."""
+    """Return the answer of a call, and how many questions the user got. None: no questions."""
     questions: list[Any] = []
 
     async def person(_: Any, params: Any) -> types.ElicitResult:
