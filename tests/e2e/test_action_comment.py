@@ -116,6 +116,23 @@ def test_a_job_on_the_target_writes_it_too(ci, api, base):
     assert "1 of 2 questions is answered otherwise." in api.ours(7)[0]
 
 
+def test_comment_names_a_conflict_of_pins_and_the_command(ci, api, base):
+    ada = ci.ada
+    head = push(ci, "rest.md", "# Rest\n\nSleep.\n")
+    ada.git("switch", "-q", "main")
+    ada.write_document("other.md", "# Other\n\nWalk.\n")
+    ada.vmrag("push")
+    ada.git("push", "-q", "origin", "main")
+    on_pull_request(ci, api, ci.tip, head, event="pull_request_target")
+    [body] = api.ours(7)
+    assert "Only `.dolt-version` conflicts with the base branch." in body
+    assert "`git pull --no-rebase origin main && git push`" in body
+    ada.vmrag("install", "-q")
+    ada.git("switch", "-q", "topic")
+    ada.git("pull", "-q", "--no-rebase", "--no-edit", "origin", "main")  # the driver merges the pins
+    assert ada.git("status", "--porcelain") == ""
+
+
 def test_nothing_is_said_of_code_alone(ci, api, base):
     ci.ada.commit("code", **{"main.py": "print()\n"})
     ci.ada.git("push", "-q", "origin", "HEAD:refs/heads/topic")

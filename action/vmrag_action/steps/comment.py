@@ -22,7 +22,7 @@ from vmrag_action import findings, github_api, inputs, payload
 from vmrag_action.comments import CommentApi
 from vmrag_action.payload import CompletedRun, HostedRepository, OfPullRequest, OfWorkflowRun, PullRequest
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link.errors import OK, UsageInvalid
+from vmrag_link.errors import OK, UsageInvalid, quoted
 from vmrag_link.ops.report.comment import MARKER, comment
 from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentData, parse
 from vmrag_link.paths import read_regular
@@ -93,12 +93,24 @@ def unpacked(content: bytes) -> bytes:
 def _settle(
     runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, about: CompletedRun, *, of_fork: bool
 ) -> int:
-    if why := _unfit(api.pull_request(data.number), data, about):
+    request = api.pull_request(data.number)
+    if why := _unfit(request, data, about):
         return _nothing(runner, job, why)
     page = f"{payload.server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
-    outcome = api.settle(data.number, MARKER, comment(data, page, of_fork=of_fork), speaks=data.speaks)
+    outcome = api.settle(
+        data.number, MARKER, comment(data, page, of_fork=of_fork, pull=_pull(api, request)), speaks=data.speaks
+    )
     runner.say(f"#{data.number}: {_SAID[outcome]}")
     return OK
+
+
+def _pull(api: CommentApi, request: PullRequest | None) -> str:
+    """Return the command that merges the base branch into the branch of a pull request."""
+    if request is None:
+        return ""
+    is_own = request.head.repo is not None and _same(request.base.repo, request.head.repo.full_name)
+    peer = "origin" if is_own else f"{payload.server(os.environ)}/{api.github.repository}"
+    return f"git pull --no-rebase {quoted(peer)} {quoted(request.base.ref)}"
 
 
 def _unfit(request: PullRequest | None, data: CommentData, about: CompletedRun) -> str:

@@ -4,6 +4,7 @@ page.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 
@@ -29,6 +30,7 @@ from vmrag_link.git import history
 from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.commits import deepen
+from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.adopt import adopt
 from vmrag_link.ops.report.comment_data import CommentData, data_of, without_report
@@ -91,12 +93,31 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
     with gather(ws, *ends, findings=verified.findings) as report:
         _say(runner, report, foreign)
-        _leave(runner, job, lambda number: data_of(number, report.summary, about.head))
+        pin_conflict = _conflicts_in_pin(ws, job, about.head)
+        _leave(
+            runner,
+            job,
+            lambda number: msgspec.structs.replace(
+                data_of(number, report.summary, about.head), pin_conflict=pin_conflict
+            ),
+        )
         if about.event != _QUEUE:
             path = job.temp / PAGE
             write_text(path, page(report))
             runner.output("report-path", str(path))
     return OK
+
+
+def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
+    """Return whether a pull request conflicts with its base branch in the pin alone."""
+    if not inputs.comments() or job.event not in _OF_REQUESTS:
+        return False
+    base = payload.read(os.environ, OfPullRequest).pull_request.base.sha
+    try:
+        merge = update_branch.look(ws, base, head, functools.partial(deepen.make_comparable, ws.places))
+    except VmragError:  # the job that merges them tells why
+        return False
+    return merge.result == "knowledge"
 
 
 def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, why: VmragError) -> int:

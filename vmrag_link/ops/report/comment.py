@@ -19,7 +19,7 @@ MARKER = "<!-- vmrag: what agents will be told -->"
 MOST_LINES = 60
 """Of a comment."""
 
-_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 4, 3, 8, 5
+_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 4, 3, 6, 5
 """Of each that a comment shows: no more than `MOST_LINES` in all."""
 
 
@@ -29,15 +29,18 @@ def comment(
     *,
     of_fork: bool = False,
     request: Literal["pull request", "merge request"] = "pull request",
+    pull: str = "",
 ) -> str:
     """Markdown of at most `MOST_LINES` lines. `run`: the address of the job's run, on our own host,
     if it is known.
 
     `of_fork`: the data come from a job whose workflow a stranger could change. `request`: what the
-    host calls it.
+    host calls it. `pull`: the command that merges the base branch, for a conflict of the pins.
     """
     if not data.compared:
-        title, parts = "What agents will be told cannot be said", []
+        title, parts = "What agents will be told cannot be said", list[str]()
+    elif data.pin_conflict and not data.changes:
+        title, parts = f"This {request} conflicts with its base branch", []
     elif data.speaks:
         title = f"This {request} changes what agents will be told"
         parts = [_summary(data), *_answers(data), *_listed(data), *_note_lines(data), *_documents(data)]
@@ -47,7 +50,10 @@ def comment(
     basis = ", ".join((f"As of {data.head[:12]}", *([link("its run has all of it", run)] if run else []))) + "."
     if of_fork:
         basis += " That ran in the fork's name: what it says is the fork's word."
-    return "\n\n".join((f"{MARKER}\n### {title}", *parts, *_things_missing(data), basis)) + "\n"
+    return (
+        "\n\n".join((f"{MARKER}\n### {title}", *parts, *_pin_conflict(data, pull), *_things_missing(data), basis))
+        + "\n"
+    )
 
 
 def _summary(data: CommentData) -> str:
@@ -146,6 +152,12 @@ _LACKS = {
     "LOSS_ACCEPTED": "knowledge that {} gives up as lost",
     "MOVED_BACK": "newer knowledge, behind which {} steps back",
 }
+
+
+def _pin_conflict(data: CommentData, pull: str) -> Iterator[str]:
+    if data.pin_conflict:
+        command = code(f"{pull or 'git merge BASE'} && git push")
+        yield f"Only {code('.dolt-version')} conflicts with the base branch. After {code('vmrag install')}, this merges it: {command}"
 
 
 def _things_missing(data: CommentData) -> Iterator[str]:

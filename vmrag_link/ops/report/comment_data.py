@@ -99,7 +99,8 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     how many were asked of both, None if they could not be. Of `answers`, `added`, `removed`,
     `documents`, `notes` and `missing` there may be more: `answers_changed`, with those that change
     below only in `answers_below`, `questions_added`, `questions_removed`, `documents_changed`,
-    `notes_citing` and `things_missing` count all.
+    `notes_citing` and `things_missing` count all. `pin_conflict`: git merges all files except the
+    pin.
     """
 
     number: _Number
@@ -119,11 +120,17 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     notes: Annotated[tuple[CommentNote, ...], Meta(max_length=_LISTED)] = ()
     things_missing: _Count = 0
     missing: Annotated[tuple[MissingThing, ...], Meta(max_length=_KEPT)] = ()
+    pin_conflict: bool = False
 
     @property
     def speaks(self) -> bool:
         """Whether there is anything that people should be told."""
-        return bool(self.answers_in_all or self.documents_changed.total or self.notes_citing or not self.compared)
+        return self.changes or self.pin_conflict or not self.compared
+
+    @property
+    def changes(self) -> bool:
+        """Whether an answer or a document changes, or a note may be outdated."""
+        return bool(self.answers_in_all or self.documents_changed.total or self.notes_citing)
 
     @property
     def answers_in_all(self) -> int:
