@@ -394,10 +394,11 @@ def test_before_anything_is_set_up_tools_of_stored_documents_refuse(plain):
         ("get_sync_status", {}),
         ("chroma_get_documents", {"collection_name": "notes"}),
         ("chroma_query_documents", {"collection_name": "notes", "query_texts": ["x"]}),
-        ("chroma_add_documents", {"collection_name": "docs", "documents": ["x"]}),
+        ("chroma_add_documents", {"collection_name": "notes", "documents": ["x"]}),
         ("chroma_create_collection", {"collection_name": "notes"}),
     ):
         tools.error("NOT_INITIALIZED", name, **arguments)
+    tools.error("SOURCE_READ_ONLY", "chroma_add_documents", collection_name="docs", documents=["x"])
 
 
 def test_nothing_is_indexed_before_the_first_question(plain):
