@@ -59,7 +59,6 @@ PATHS = [
     "//x",
     "x//y",
     "x/",
-    ".vmrag/notes/a",
     "git~1/x",
 ]
 NESTED = ["p", "p/q", "p/q/r", "p.md", "p.md/s", "p.md.md", "p.md/s.md/t", "p.txt", "p.txt/x", "notes", "notes/p"]
