@@ -130,7 +130,10 @@ TASKS = (
         "retry-policy",
         [
             ("search", {"query": "why are requests retried", "kind": "document", "max_tokens": 500}),
-            ("remember", {"name": "decisions/retry-policy", "text": RETRIES.replace("three", "five")}),
+            (
+                "remember",
+                {"name": "decisions/retry-policy", "text": RETRIES.replace("three", "five"), "mode": "replace"},
+            ),
         ],
         [
             _asked("why are requests retried", kind=["document"], max_tokens=500),

@@ -98,13 +98,13 @@ def _settle(
         return _nothing(runner, job, why)
     page = f"{payload.server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
     outcome = api.settle(
-        data.number, MARKER, comment(data, page, of_fork=of_fork, pull=_pull(api, request)), speaks=data.speaks
+        data.number, MARKER, comment(data, page, of_fork=of_fork, pull=_describe_pull(api, request)), speaks=data.speaks
     )
     runner.say(f"#{data.number}: {_SAID[outcome]}")
     return OK
 
 
-def _pull(api: CommentApi, request: PullRequest | None) -> str:
+def _describe_pull(api: CommentApi, request: PullRequest | None) -> str:
     """Return the command that merges the base branch into the branch of a pull request."""
     if request is None:
         return ""
