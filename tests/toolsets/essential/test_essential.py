@@ -237,6 +237,19 @@ def test_files_are_not_written_and_the_answer_names_the_file(tools, project):
     assert project.git("status", "--porcelain") == ""
 
 
+@pytest.mark.parametrize(
+    "form", ["./{path}:4-5", "{top}/{path}:4-5", "{path}#L4-L5", "{path}#L4C1-L5C9", "session.py:4-5"]
+)
+def test_read_accepts_places_as_models_write_them(tools, project, form):
+    name = form.format(path="src/session.py", top=project.top)
+    text = tools("read", name=name)["texts"][0]
+    assert (text["name"], text["lines"]) == ("src/session.py", [4, 5])
+
+
+def test_read_takes_the_line_of_a_place_with_a_column(tools):
+    assert tools("read", name="src/session.py:4:7")["texts"][0]["lines"] == [4, 4]
+
+
 # -- what a stranger's arguments do not reach
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from vmrag_link.ops.documents.listing import ShowReport
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
 from vmrag_link.ops.history import document_names, known
+from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.known import FoundFile
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.system import stores
@@ -26,6 +29,8 @@ from vmrag_link.workspace.source_tree import FileNames, Key, SourceTree
 FIND = "search finds it by what it says, grep by an exact text"
 """The hint for a name that means nothing."""
 
+_ANCHOR = re.compile(r"#L(?P<first>\d{1,9})(?:C\d{1,9})?(?:-L?(?P<last>\d{1,9})(?:C\d{1,9})?)?\Z")
+_COLUMN = re.compile(r":(?P<line>\d{1,9}):\d{1,9}\Z")
 _LINES = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{0,9}))?")
 
 
@@ -54,6 +59,25 @@ class TextLines(NamedTuple):
     text: str
 
 
+def normalize_place(ws: Workspace, name: str) -> str:
+    """Return a place as models write it in the form that answers have: `src/a.py:10-20`.
+
+    It may be an absolute path inside the repository, begin with `./`, and end with `#L10-L20` or
+    `:10:5`.
+    """
+    top = os.path.realpath(ws.places.top)
+    if name.startswith((f"{top}/", f"{ws.places.top}/")):
+        name = name.removeprefix(f"{top}/").removeprefix(f"{ws.places.top}/")
+    if name.startswith("./"):
+        name = posixpath.normpath(name)
+    if match := _ANCHOR.search(name):
+        last = f"-{match['last']}" if match["last"] else ""
+        return f"{name[: match.start()]}:{match['first']}{last}"
+    if match := _COLUMN.search(name):
+        return f"{name[: match.start()]}:{match['line']}"
+    return name
+
+
 def split_place(name: str) -> tuple[str, str]:
     """A place as an answer shows it, `src/session.py:10-42`: the name, and the lines."""
     bare = document_names.without_line(name)
@@ -65,6 +89,8 @@ def find(ws: Workspace, name: str, ref: str) -> Text:
     try:
         return _find(ws, name, ref)
     except (CollectionMissing, DocumentMissing) as error:
+        if not ref and (file := _find_by_file_name(ws, name)):
+            return _of_file(ws, file)
         if ref:
             raise DocumentMissing(
                 f"There is no document {name!r} at {ref}.", hint=f"history says since when there is one. {FIND}"
@@ -96,6 +122,14 @@ def _find(ws: Workspace, name: str, ref: str) -> Text:
         at = Standing(found.revision, found.revision, kb, ())
     key = (found.collection, found.doc_id)
     return Text("/".join(key), found.content, 0, at, revision=found.revision if ref else "", key=None if ref else key)
+
+
+def _find_by_file_name(ws: Workspace, name: str) -> FoundFile | None:
+    """Return the only file of this name, in whatever folder it is; None for none or several."""
+    is_file_name = "/" not in name and "." in name
+    tree = source_tree.in_work_tree(ws) if is_file_name and ws.sources.configured else None
+    keys = [key for key, file in tree.files.items() if posixpath.basename(file.path) == name] if tree else []
+    return FoundFile(tree, DocumentName(*keys[0])) if tree and len(keys) == 1 else None
 
 
 def _of_file(ws: Workspace, file: FoundFile) -> Text:

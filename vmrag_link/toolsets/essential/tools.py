@@ -162,6 +162,7 @@ def read(
     if symbol:
         found = _symbol(call, symbol, name, ref, most)
         return ReadResult(texts=found, message=f"{plural(len(found), 'definition')} of {symbol!r}.")
+    name = texts.normalize_place(call.ws, name)
     bare, placed = texts.split_place(name)
     text = texts.find(call.ws, bare if placed and not lines else name, ref)
     call.stands(text.standing)
