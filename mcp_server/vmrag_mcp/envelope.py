@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
-from vmrag_mcp.results import KbAnswer, ToolAnswer, ToolResult, ToolWarning
+from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError, plural
+from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,6 +196,42 @@ def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, off
     return ToolWarning(
         "LEFT_OUT", f"The answer would be longer than {most:,} characters (mcp.page_chars); left out: {named}; {then}."
     )
+
+
+def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[ToolWarning]) -> str:
+    """Return the answer of an essential tool: its text, the warnings, and the message.
+
+    The last line names the commit or revision that the answer comes from.
+    """
+    origin = _origin(kb) if kb else ""
+    lines = [
+        *([result.text.rstrip("\n"), ""] if result.text else []),
+        *(f"warning: {terminal_text.one_line(warning.message)}" for warning in warnings),
+        f"{origin}: {result.message}" if origin else result.message,
+    ]
+    return "\n".join(lines)
+
+
+def failure_text(envelope: Mapping[str, Any]) -> str:
+    """Return the answer of an essential tool that failed, from the envelope of its error."""
+    hints = [f"hint: {suggestion}" for suggestion in envelope["suggestions"]]
+    return "\n".join([f"error {envelope['code']}: {envelope['message']}", *hints])
+
+
+_SHORT = 7
+"""Characters of an abbreviated commit."""
+
+
+def _origin(kb: KbBlock) -> str:
+    """Return the phrase that names the commit, the revision, and what is uncommitted."""
+    files = kb.sources
+    commit = files.commit if files else None
+    edited = len(files.uncommitted) + len(files.removed) if files else 0
+    names = [f"commit {commit[:_SHORT]}"] if commit else []
+    names += [f"revision {kb.commit[:_SHORT]}"] if kb.commit and not kb.empty else []
+    changes = [f"{plural(edited, 'file')} edited"] if edited else []
+    changes += ["uncommitted documents"] if kb.dirty else []
+    return " and ".join(names) + (f" with {' and '.join(changes)}" if names and changes else "")
 
 
 def internal(log: Path | None) -> VmragError:

@@ -21,7 +21,7 @@ from msgspec import inspect as type_info
 from vmrag_link import toolset
 from vmrag_mcp.arguments import parameters
 from vmrag_mcp.registry import CATALOGUE, ToolDeclaration, ToolInfo, toolsets
-from vmrag_mcp.results import KbAnswer, ServerResult, ToolAnswer, ToolResult, ToolWarning
+from vmrag_mcp.results import KbAnswer, ServerResult, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 
 def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
@@ -38,7 +38,16 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
         same = {each: getattr(declared, each) for each in ToolInfo.__struct_fields__ if hasattr(declared, each)}
-        yield ToolInfo(name=function.__name__, toolsets=having, module=name, description=about, schema=schema, **same)
+        plain = issubclass(get_origin(result_type(function)) or result_type(function), TextResult)
+        yield ToolInfo(
+            name=function.__name__,
+            toolsets=having,
+            module=name,
+            description=about,
+            schema=schema,
+            plain_text=plain,
+            **same,
+        )
 
 
 def catalogue_json(package: str) -> bytes:

@@ -91,6 +91,8 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     same_effect: tuple[str, ...] = ()
     by_argument: dict[str, str] = msgspec.field(default_factory=dict)
     short: str = ""
+    plain_text: bool = False
+    """Whether the tool answers with text alone (`results.TextResult`)."""
 
     @property
     def reads(self) -> bool:

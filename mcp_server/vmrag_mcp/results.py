@@ -8,12 +8,14 @@ there is `T | UnsetType` with the default `UNSET`, and its `Meta` says when it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, structs
 
+from vmrag_link import terminal_text
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -56,6 +58,27 @@ class ToolAnswer(ToolResult, Generic[R], frozen=True):
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
     """Of a tool about the server itself: it comes from no knowledge, and has no block `kb`."""
+
+
+class TextResult(ToolResult, frozen=True, kw_only=True):
+    """Plain text of many lines, which is the whole answer of an essential tool.
+
+    Some clients show a model only structured content and others only text, and all cut one long
+    line of JSON. These tools therefore answer with text alone.
+    """
+
+    text: str = ""
+    """The lines above the message. Text of documents is inside a fence (`fenced`)."""
+
+
+_LONGEST_FENCE = re.compile(r"`{3,}")
+
+
+def fenced(text: str) -> str:
+    """Return a document's text between fences that no line of it can close."""
+    longest = max((len(run) for run in _LONGEST_FENCE.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{terminal_text.visible(text)}\n{fence}"
 
 
 MOST_PATHS = 20

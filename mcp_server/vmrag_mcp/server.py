@@ -29,7 +29,7 @@ from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete
 from vmrag_mcp.registry import ToolInfo
-from vmrag_mcp.session import Call, Session
+from vmrag_mcp.session import Answer, Call, Session
 
 NAME = "vmrag"
 READERS = 4
@@ -120,29 +120,29 @@ class KnowledgeServer:
         try:
             tool = before.tool(params.name)
         except VmragError as error:
-            return _result(envelope.failure(error, before), failed=True)
+            return _result(Answer(envelope.failure(error, before), failed=True))
         arguments: Mapping[str, Any] = params.arguments or {}
         report = _reporter(context)
         agreed = earlier_answers(params)
         agent = _agent(context)
-        fields, failed = await self._run(report, tool, arguments, agreed, having, agent=agent)
+        answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
         for _ in range(MOST_QUESTIONS):
-            answer = await ask(context, params, fields, agreed) if failed else None
-            if isinstance(answer, types.InputRequiredResult):
-                return answer
-            if not answer:
-                if failed and (rest := without_refused(fields, arguments)):
-                    fields, failed = await self._run(report, tool, rest, agreed, having, agent=agent)
+            reply = await ask(context, params, answer.failure, agreed)
+            if isinstance(reply, types.InputRequiredResult):
+                return reply
+            if not reply:
+                if rest := without_refused(answer.failure, arguments):
+                    answer = await self._run(report, tool, rest, agreed, having, agent=agent)
                 break
-            agreed |= answer.agreed
-            arguments = with_confirmation(tool, arguments, answer)
-            refused = fields
-            fields, failed = await self._run(report, tool, arguments, agreed, having, agent=agent)
-            if fields == refused:  # a yes that does not help is not asked for again
+            agreed |= reply.agreed
+            arguments = with_confirmation(tool, arguments, reply)
+            refused = answer
+            answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
+            if answer == refused:  # a yes that does not help is not asked for again
                 break
         if having.selection.tools != before.tools:
             await self._announce_tools(context)
-        return _result(fields, failed=failed)
+        return _text_result(answer) if tool.plain_text else _result(answer)
 
     async def _announce_tools(self, context: Context) -> None:
         """To the client that called. Over HTTP those that listen are others."""
@@ -159,7 +159,7 @@ class KnowledgeServer:
         having: EnabledTools,
         *,
         agent: str,
-    ) -> tuple[dict[str, Any], bool]:
+    ) -> Answer:
         progress = CallProgress(report)
         work = functools.partial(self._session.run, tool, arguments, progress, agreed, having, agent=agent)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
@@ -299,15 +299,24 @@ def _protocol_tool(name: str, listed: ToolInfo, worded: Callable[[str], str]) ->
     )
 
 
-def _result(fields: dict[str, Any], *, failed: bool) -> types.CallToolResult:
+def _text_result(answer: Answer) -> types.CallToolResult:
+    """Return the answer of an essential tool, which is one block of text."""
+    text = answer.content if isinstance(answer.content, str) else envelope.failure_text(answer.content)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=_escape_surrogates(text))], is_error=answer.failed
+    )
+
+
+def _result(answer: Answer) -> types.CallToolResult:
     """The same twice: structured for programs, and as text for clients that know no other."""
+    fields: Any = answer.content
     try:
         text = msgspec.json.encode(fields).decode()
     except UnicodeEncodeError:  # a path or a branch that is not UTF-8
         fields = _escape_surrogates(fields)
         text = msgspec.json.encode(fields).decode()
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content=fields, is_error=failed
+        content=[types.TextContent(type="text", text=text)], structured_content=fields, is_error=answer.failed
     )
 
 

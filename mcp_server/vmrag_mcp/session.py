@@ -27,7 +27,7 @@ from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
-from vmrag_mcp.results import ToolWarning
+from vmrag_mcp.results import TextResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
@@ -40,13 +40,26 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
 R = TypeVar("R")
 
 
+class Answer(NamedTuple):
+    """The answer to a call of a tool."""
+
+    content: dict[str, Any] | str
+    """An object; the text of an essential tool; the envelope of an error if the call failed."""
+    failed: bool
+
+    @property
+    def failure(self) -> Mapping[str, Any]:
+        """The envelope of the error; empty if the call succeeded."""
+        return self.content if self.failed and isinstance(self.content, dict) else {}
+
+
 class Behaviour(Record, frozen=True):
     """Settings of tools. `page_chars`: the most text in a result (`envelope.cut`), unless it is one
     document's.
     """
 
     require_confirm: bool = True
-    page_chars: int = 80_000
+    page_chars: int = 30_000
 
 
 Looks = tuple[object, ...]
@@ -263,8 +276,8 @@ class Session:
         tools: EnabledTools | None = None,
         *,
         agent: str = "",
-    ) -> tuple[dict[str, Any], bool]:
-        """The result of a call, and whether it failed. Raises `Cancelled` only.
+    ) -> Answer:
+        """Call a tool. Raises `Cancelled` only.
 
         `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
         yes, each with whether to remember it. `tools`: those of the client that calls. `agent`: how
@@ -273,11 +286,11 @@ class Session:
         having = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._answer(tool, arguments, progress, agreed, having, agent=agent), False
+                return Answer(self._answer(tool, arguments, progress, agreed, having, agent=agent), failed=False)
         except VmragError as error:
-            return self._failure(error, having), True
+            return Answer(self._failure(error, having), failed=True)
         except Exception as error:  # noqa: BLE001  the outermost boundary
-            return self._failure(system_failure(error) or self._bug(error, tool.name), having), True
+            return Answer(self._failure(system_failure(error) or self._bug(error, tool.name), having), failed=True)
 
     def _failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
         return envelope.failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)
@@ -291,7 +304,7 @@ class Session:
         tools: EnabledTools | None,
         *,
         agent: str,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | str:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
         takes = given.parameters(function)
@@ -305,6 +318,8 @@ class Session:
             tools.selection.require_arguments(tool, keywords)
         if declared.of_server:
             about, warnings = function(tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
+            if isinstance(about, TextResult):
+                return envelope.success_text(about, None, warnings)
             return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
         selection = tools.selection if tools else None
         with self.call(
@@ -324,6 +339,8 @@ class Session:
                 self._fetched.clear()
                 call.warn_of_push()
             kb, copies = call.kb(), call.find_copies()
+            if isinstance(result, TextResult):
+                return envelope.success_text(result, kb, call.all_warnings())
             most, offset = self.behaviour.page_chars, keywords.get("offset")
             return envelope.success(result, kb, call.all_warnings(), most=most, offset=offset, copies=copies)
 

@@ -329,7 +329,7 @@ class McpSettings(Record, frozen=True):
             ge=1000,
             le=10_000_000,
         ),
-    ] = 80_000
+    ] = 30_000
 
 
 class DoltSettings(Record, frozen=True):

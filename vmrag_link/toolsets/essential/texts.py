@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.known import FoundFile
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.system import stores
+from vmrag_link.toolsets.essential import pages
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import FileNames, Key, SourceTree
 
@@ -51,31 +51,17 @@ class Text(Record, frozen=True):
 
 
 class TextLines(NamedTuple):
-    """Counted from 1, as in the file; `total`: the number of the last one that there is."""
+    """A page of lines, counted from 1 as in the file."""
 
     first: int
     last: int
+    end: int
+    """The last line that was asked for."""
     total: int
+    """The number of the last line."""
     text: str
-
-
-def normalize_place(ws: Workspace, name: str) -> str:
-    """Return a place as models write it in the form that answers have: `src/a.py:10-20`.
-
-    It may be an absolute path inside the repository, begin with `./`, and end with `#L10-L20` or
-    `:10:5`.
-    """
-    top = os.path.realpath(ws.places.top)
-    if name.startswith((f"{top}/", f"{ws.places.top}/")):
-        name = name.removeprefix(f"{top}/").removeprefix(f"{ws.places.top}/")
-    if name.startswith("./"):
-        name = posixpath.normpath(name)
-    if match := _ANCHOR.search(name):
-        last = f"-{match['last']}" if match["last"] else ""
-        return f"{name[: match.start()]}:{match['first']}{last}"
-    if match := _COLUMN.search(name):
-        return f"{name[: match.start()]}:{match['line']}"
-    return name
+    cut: bool = False
+    """Whether the page holds only the beginning of its line."""
 
 
 def split_place(name: str) -> tuple[str, str]:
@@ -188,8 +174,10 @@ def here(ws: Workspace) -> Standing:
 
 
 def lines_of(text: Text, asked: str, most: int) -> TextLines:
-    """The lines that are asked for (`10`, `10-42`, `10-`), else all; as many as have `most`
-    characters, one at least. Raises `UsageInvalid` for others than there are.
+    """Return the first page of the lines that are asked for (`10`, `10-42`, `10-`), or of all.
+
+    A page has at most `most` characters and `pages.MOST_TOKENS`, and at least one line. Raises
+    `UsageInvalid` if the text does not have the lines.
     """
     there = terminal_text.lines(text.content)
     total = text.above + len(there)
@@ -202,13 +190,11 @@ def lines_of(text: Text, asked: str, most: int) -> TextLines:
             value=asked,
         )
     chosen = there[first - text.above - 1 : min(last, total) - text.above]
-    kept, length = 0, 0
-    for each in chosen:
-        length += len(each) + 1
-        if kept and length > most:
-            break
-        kept += 1
-    return TextLines(first, first + max(kept, 1) - 1, total, "\n".join(chosen[:kept]))
+    end = first + len(chosen) - 1
+    count = pages.fit_lines(chosen, most)
+    if chosen and not count:
+        return TextLines(first, first, end, total, pages.fit_characters(chosen[0], most), cut=True)
+    return TextLines(first, first + max(count, 1) - 1, end, total, "\n".join(chosen[:count]))
 
 
 def _asked(lines: str) -> tuple[int, int]:

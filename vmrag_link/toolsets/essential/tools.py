@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
-
+from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.models import LONGEST_QUERY, Record
+from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import Pattern
 from vmrag_link.ops.follow.provenance import untracked_notice
@@ -18,10 +18,10 @@ from vmrag_link.retrieval.narrowing import path_matcher
 from vmrag_link.retrieval.query import LEAST_BUDGET
 from vmrag_link.toolsets.essential import passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
-from vmrag_link.toolsets.essential.texts import Text
+from vmrag_link.toolsets.essential.texts import Text, TextLines
 from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import TextResult, fenced
 from vmrag_mcp.session import Call
 
 LONGEST_LINE = 300
@@ -29,28 +29,6 @@ LONGEST_LINE = 300
 
 MOST_DEFINITIONS = 20
 READ_DEFINITIONS = 3
-OfSymbol = Meta(description="of code, or of a text with headings")
-Differs = Meta(description="the file differs from the commit")
-
-
-class ShownPassage(Record, frozen=True):
-    """`place`: `PATH:FIRST-LAST` of a file, else `COLLECTION/ID:FIRST-LAST`, as read takes it.
-    `about`: the symbol, or the headings.
-    """
-
-    place: str
-    text: str
-    about: Annotated[str | UnsetType, OfSymbol] = UNSET
-    uncommitted: Annotated[str | UnsetType, Differs] = UNSET
-    outdated: Annotated[str | UnsetType, Meta(description="changed files or lines that the note cites")] = UNSET
-    cut: Annotated[str | UnsetType, Meta(description="the text does not hold whole lines, or was cut to fit")] = UNSET
-
-
-class SearchDocumentsResult(ToolResult, frozen=True):
-    """The best first, with about so many `tokens` together."""
-
-    passages: list[ShownPassage]
-    tokens: int
 
 
 @tool("R", of_files=True, includes=("chroma_query_documents",), same_effect=("chroma_query_documents",), short="search")
@@ -65,7 +43,7 @@ def search_documents(
     collection: str = "",
     max_tokens: Annotated[int, Given(low=LEAST_BUDGET, high=20_000, clamped=True)] = 2000,
     ref: Ref = "",
-) -> SearchDocumentsResult:
+) -> TextResult:
     """Search documents and code by meaning and by words: first, before you answer a question about
     the project or edit it. "Where is X defined" is symbol=X without a query. Uncommitted work is
     found, too.
@@ -81,67 +59,52 @@ def search_documents(
     untracked = untracked_notice(answer.standing.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out else ""
     nothing = "" if answer.found else " Other words, fewer filters, or grep for an exact text."
-    return SearchDocumentsResult(
-        passages=[_passage(each) for each in answer.found],
-        tokens=answer.tokens,
+    return TextResult(
+        text="\n\n".join(map(_show_passage, answer.found)),
         message=f"{plural(len(answer.found), 'passage')}{where}{more}.{nothing}{f' {untracked}.' if untracked else ''}",
     )
 
 
-def _definitions(call: Call, asked: NarrowedQuestion) -> SearchDocumentsResult | None:
-    """None where no code defines the name: then it is searched for."""
-    found, standing = passages.definitions(call.ws, asked)
-    if not found.definitions:
+def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
+    """Return the definitions of a name; None if no code defines it, so that it is searched for."""
+    report, standing = passages.definitions(call.ws, asked)
+    if not report.definitions:
         return None
     call.stands(standing)
-    shown = [_defined(each) for each in found.definitions[:MOST_DEFINITIONS]]
-    first = f", the first {len(shown)}" if len(found.definitions) > len(shown) else ""
-    said = (
-        f"{plural(len(found.definitions), 'definition')} of {asked.symbol!r}{first}; read with symbol shows the code."
-    )
-    return SearchDocumentsResult(passages=shown, tokens=sum(len(each.text) for each in shown) // 4, message=said)
-
-
-def _passage(found: PackedPassage) -> ShownPassage:
-    return ShownPassage(
-        place=found.shown_place,
-        text="\n".join(filter(None, (found.signature and f"… {found.signature}", found.text))),
-        about=found.symbol or found.heading or UNSET,
-        uncommitted=found.uncommitted or UNSET,
-        outdated=found.outdated or UNSET,
-        cut=found.cut or UNSET,
+    shown = report.definitions[:MOST_DEFINITIONS]
+    first = f", the first {len(shown)}" if len(report.definitions) > len(shown) else ""
+    count = plural(len(report.definitions), "definition")
+    return TextResult(
+        text="\n".join(map(_show_definition, shown)),
+        message=f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.",
     )
 
 
-def _defined(found: SymbolDefinition) -> ShownPassage:
-    return ShownPassage(
-        place=_place(found.path, found.line, found.last_line),
-        text=found.signature,
-        about=f"{found.kind} {found.symbol}",
-        uncommitted=found.uncommitted or UNSET,
-    )
+def _show_passage(passage: PackedPassage) -> str:
+    """Return the place, what a passage is, and its text."""
+    head = [passage.shown_place, passage.symbol or passage.heading, _describe_state(passage.uncommitted)]
+    head += [passage.outdated, f"cut {passage.cut}" if passage.cut else ""]
+    text = "\n".join(filter(None, (passage.signature and f"… {passage.signature}", passage.text)))
+    return f"{_head_line(head)}\n{fenced(text)}"
+
+
+def _show_definition(definition: SymbolDefinition) -> str:
+    place = _place(definition.path, definition.line, definition.last_line)
+    state = _describe_state(definition.uncommitted)
+    return _head_line([place, f"{definition.kind} {definition.symbol}", state, definition.signature])
+
+
+def _head_line(parts: Iterable[str]) -> str:
+    return " · ".join(terminal_text.one_line(part) for part in parts if part)
+
+
+def _describe_state(uncommitted: str) -> str:
+    """Return how a file differs from the commit; empty if it does not."""
+    return f"{uncommitted}, not committed" if uncommitted else ""
 
 
 def _place(name: str, first: int, last: int) -> str:
     return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
-
-
-class ReadText(Record, frozen=True):
-    """`lines`: the first and the last one, in the file; `total`: the number of its last line."""
-
-    name: str
-    lines: list[int]
-    total: int
-    text: str
-    commit: Annotated[str | UnsetType, Meta(description="ref was given, for a file")] = UNSET
-    revision: Annotated[str | UnsetType, Meta(description="ref was given, for a stored document")] = UNSET
-    uncommitted: Annotated[str | UnsetType, Differs] = UNSET
-
-
-class ReadResult(ToolResult, frozen=True):
-    """One text; several where a symbol is defined several times."""
-
-    texts: list[ReadText]
 
 
 @tool("R", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
@@ -152,66 +115,61 @@ def read(
     lines: Annotated[str, Given("e.g. 10-42")] = "",
     symbol: Annotated[str, Given("the code of a class or function; name narrows to a file")] = "",
     ref: Ref = "",
-) -> ReadResult:
+) -> TextResult:
     """Read a document, a file that sources name, or the code of a symbol: whole, or some lines, as
     it stands here or as it was at a ref. To read on after search or grep.
     """
     if not name and not symbol:
         raise UsageInvalid("Nothing says what to read.", hint="name=docs/setup.md, or symbol=Session.refresh")
-    most = call.behaviour.page_chars
     if symbol:
-        found = _symbol(call, symbol, name, ref, most)
-        return ReadResult(texts=found, message=f"{plural(len(found), 'definition')} of {symbol!r}.")
-    name = texts.normalize_place(call.ws, name)
+        return _read_symbol(call, symbol, name, ref)
     bare, placed = texts.split_place(name)
     text = texts.find(call.ws, bare if placed and not lines else name, ref)
     call.stands(text.standing)
     call.quotes([text.key] if text.key else ())
-    shown = _lines(text, lines or placed, most)
-    more = f"; more with lines={shown.lines[1] + 1}-" if not (lines or placed) and shown.lines[1] < shown.total else ""
-    return ReadResult(texts=[shown], message=f"Lines {shown.lines[0]} to {shown.lines[1]} of {shown.total}{more}.")
+    page = texts.lines_of(text, lines or placed, call.behaviour.page_chars)
+    return TextResult(text=_show_page(text, page), message=_describe_page(text, page, ref))
 
 
-def _symbol(call: Call, symbol: str, path: str, ref: str, most: int) -> list[ReadText]:
-    """The code of the first definitions. Raises `UsageInvalid` where there is none."""
-    found, standing = passages.definitions(call.ws, passages.question("", symbol=symbol, path=path, ref=ref))
+def _show_page(text: Text, page: TextLines) -> str:
+    version = f"commit {text.commit[:7]}" if text.commit else f"revision {text.revision[:7]}" if text.revision else ""
+    head = [_place(text.name, page.first, page.last), version, _describe_state(text.uncommitted)]
+    return f"{_head_line(head)}\n{fenced(page.text)}"
+
+
+def _describe_page(text: Text, page: TextLines, ref: str) -> str:
+    """Return the sentence that names the lines, and the call for the next page."""
+    sentence = f"lines {page.first} to {page.last} of {page.total}."
+    if page.cut:
+        sentence = f"{sentence} Line {page.first} is longer than a page: grep finds text in it."
+    if page.last < page.end:
+        end = "" if page.end == page.total else page.end
+        at = f" ref={ref}" if ref else ""
+        sentence = f"{sentence} Next page: read name={text.name} lines={page.last + 1}-{end}{at}"
+    return sentence
+
+
+def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
+    """Return the code of the first definitions. Raises `UsageInvalid` if there are none."""
+    report, standing = passages.definitions(call.ws, passages.question("", symbol=symbol, path=path, ref=ref))
     call.stands(standing)
-    if not found.definitions:
+    if not report.definitions:
         raise UsageInvalid(
-            f"No code here defines {symbol!r}{f' in {path}' if path else ''}.",
-            hint=f"symbol=*{symbol}* finds longer names; search or grep finds where it stands",
+            f"no code here defines {symbol!r}{f' in {path}' if path else ''}.",
+            hint=f"symbol=*{symbol}* finds longer names. search and grep find where it is used.",
             parameter="symbol",
             value=symbol,
         )
-    exact = [each for each in found.definitions if each.symbol == symbol] or found.definitions
-    shown = []
-    for each in exact[:READ_DEFINITIONS]:
-        text = texts.find(call.ws, each.path, ref)
-        shown.append(_lines(text, f"{each.line}-{each.last_line}", most // READ_DEFINITIONS))
-    return shown
-
-
-def _lines(text: Text, asked: str, most: int) -> ReadText:
-    found = texts.lines_of(text, asked, most)
-    return ReadText(
-        name=text.name,
-        lines=[found.first, found.last],
-        total=found.total,
-        text=found.text,
-        commit=text.commit[:12] or UNSET,
-        revision=text.revision[:12] or UNSET,
-        uncommitted=text.uncommitted or UNSET,
-    )
-
-
-class GrepResult(ToolResult, frozen=True):
-    """`lines`: as `NAME:LINE:TEXT`, and `NAME-LINE-TEXT` of those around; of a long line its
-    beginning. `matches`: of how many lines in how many `documents`.
-    """
-
-    lines: list[str]
-    matches: int
-    documents: int
+    exact = [row for row in report.definitions if row.symbol == symbol] or report.definitions
+    shown, calls = [], []
+    for row in exact[:READ_DEFINITIONS]:
+        text = texts.find(call.ws, row.path, ref)
+        page = texts.lines_of(text, f"{row.line}-{row.last_line}", call.behaviour.page_chars // READ_DEFINITIONS)
+        shown.append(_show_page(text, page))
+        calls += [_describe_page(text, page, ref)] if page.last < page.end else []
+    rest = f" Others: search symbol={symbol}" if len(exact) > READ_DEFINITIONS else ""
+    message = f"{plural(len(exact), 'definition')} of {symbol!r}.{rest}"
+    return TextResult(text="\n\n".join(shown), message=" ".join([message, *calls]))
 
 
 @tool("R", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
@@ -225,7 +183,7 @@ def grep(
     context: Annotated[int, Given("lines around", low=0, high=20, clamped=True)] = 0,
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 50,
     ref: Ref = "",
-) -> GrepResult:
+) -> TextResult:
     """Find every line that holds an exact text or matches an expression, in documents and in code:
     error messages, names, settings. For questions, search first.
     """
@@ -250,7 +208,7 @@ def grep(
     matches = sum(each.count for each in found)
     more = f"; {len(lines) - limit} lines left out, path or limit shows them" if len(lines) > limit else ""
     said = f"{plural(matches, 'line')} in {plural(len(found), 'document')}{more}."
-    return GrepResult(lines=lines[:limit], matches=matches, documents=len(found), message=said)
+    return TextResult(text="\n".join(lines[:limit]), message=said)
 
 
 def _shortened(line: str) -> str:

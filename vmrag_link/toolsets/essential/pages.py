@@ -1,0 +1,63 @@
+"""Pages of text: as many lines as a client shows to its model.
+
+Clients cut long answers: Codex after 10,000 tokens, Claude Code after some 50,000 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MOST_TOKENS = 8_000
+"""Tokens of a page, as o200k counts them."""
+
+_ESTIMATE = 7_500
+"""The estimate that keeps a page within `MOST_TOKENS`: it can be slightly too low."""
+
+_PIECES = re.compile(r"[A-Za-z\d+/]{24,}|[A-Z]*[a-z]+|[A-Z]+|[ ]?\d+|\s+|[^\w\s]+|[^\W\da-zA-Z]+")
+"""Encoded data, words, numbers and signs. A tokenizer splits words where small letters end."""
+
+_ENCODED = 24
+"""From this length on, letters and digits without a space are encoded data, such as a hash."""
+
+_IDEOGRAPHS = 0x2E80
+"""From this code point on, three characters are about two tokens."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens o200k has for a text: mostly 0.95 to 1.3 times as many."""
+    return round(sum(map(_piece_tokens, _PIECES.findall(text))))
+
+
+def _piece_tokens(piece: str) -> float:
+    size = len(piece)
+    if not piece.isascii():
+        if not piece[0].isalnum():
+            return size * 1.4
+        return size * 0.75 if ord(piece[0]) >= _IDEOGRAPHS else -(-size // 3)
+    if size >= _ENCODED and piece[0].isalnum():
+        return size * 0.7
+    if piece.isalpha():
+        return 1 + (size - 1) // (9 if piece.islower() or piece[1:].islower() else 4)
+    if piece.isspace():
+        return 0 if piece == " " else 1
+    return -(-size // 3) + piece.startswith(" ")
+
+
+def fit_lines(lines: Sequence[str], most_characters: int) -> int:
+    """Return how many of these lines fit on a page; 0 if the first line alone is too long."""
+    characters = estimate = 0
+    for number, line in enumerate(lines):
+        characters += len(line) + 1
+        estimate += estimate_tokens(line) + 1
+        if characters > most_characters or estimate > _ESTIMATE:
+            return number
+    return len(lines)
+
+
+def fit_characters(line: str, most_characters: int) -> str:
+    """Return the beginning of a line that fits on a page."""
+    beginning = line[:most_characters]
+    while (estimate := estimate_tokens(beginning)) > _ESTIMATE:
+        beginning = beginning[: len(beginning) * _ESTIMATE // estimate]
+    return beginning
