@@ -248,18 +248,18 @@ def tools(project: Project) -> Tools:
 
 def test_agents_search_read_and_grep_notes(project, tools):
     found = tools("search_documents", query="what does the login return", collection="notes")
-    assert found["passages"][0]["place"] == "notes/decisions/login:6"
+    assert found.places[0] == "notes/decisions/login:6"
     for name in ("notes/decisions/login", "decisions/login", f"{FOLDER}/decisions/login.md", "notes/decisions/login:6"):
-        (text,) = tools("read", name=name)["texts"]
-        assert (text["name"], text["text"]) == (f"{FOLDER}/decisions/login.md", LOGIN.splitlines()[-1])
-    assert tools("grep", pattern="three times")["lines"] == ["notes/proxy: mail:5:The proxy retries three times."]
-    assert tools("read", name="notes/proxy: mail:5")["texts"][0]["text"] == "The proxy retries three times."
+        (shown,) = tools("read", name=name).shown
+        assert (shown.place, shown.text) == (f"{FOLDER}/decisions/login.md:6", LOGIN.splitlines()[-1])
+    assert tools("grep", pattern="three times").body == ["notes/proxy: mail:5:The proxy retries three times."]
+    assert tools("read", name="notes/proxy: mail:5").text == "The proxy retries three times."
     for path in (".vmrag/notes", "proxy: mail", f"{FOLDER}/", "**/*.md"):
-        assert tools("grep", pattern="three times", path=path)["matches"] == 1, path
-        assert tools("search_documents", query="three times", path=path)["passages"], path
-    assert tools("grep", pattern="three times", path=f"{FOLDER}/proxy.md")["matches"] == 1
-    assert tools("grep", pattern="three times", path="docs/")["matches"] == 0
-    assert tools("grep", pattern="three times", ref="HEAD~1", path=".vmrag/")["matches"] == 0
+        assert len(tools("grep", pattern="three times", path=path).body) == 1, path
+        assert tools("search_documents", query="three times", path=path).shown, path
+    assert len(tools("grep", pattern="three times", path=f"{FOLDER}/proxy.md").body) == 1
+    assert tools("grep", pattern="three times", path="docs/").body == []
+    assert tools("grep", pattern="three times", ref="HEAD~1", path=".vmrag/").body == []
 
 
 def test_agents_read_the_history_of_notes(project, tools):

@@ -210,7 +210,7 @@ tools = Tools(Path.cwd())
 for number in range(5):
     Path("docs/page.md").write_text(f"# Page\\n\\nNumber {number} is about a walrus.\\n")
     found = tools("search_documents", query="walrus")
-    assert f"Number {number}" in found["passages"][0]["text"], found
+    assert f"Number {number}" in found.shown[0].text, found
 print(len(seal.IN_MEMORY))
 """
     with read_only(project.top / ".git"):

@@ -161,10 +161,10 @@ def test_report_and_compared_answers_print_paths(project):
 def test_read_takes_every_place_that_search_and_grep_show(project):
     store_copy(project)
     tools = Tools(project.top, chosen=Chosen("essential"))
-    places = [passage["place"] for passage in tools("search", query="timeout", max_tokens=4000)["passages"]]
+    places = tools("search", query="timeout", max_tokens=4000).places
     assert {"README.md:1-3", "docs/README.md:1-3", "docs/docs/config.rst:1-4"} <= set(places)
-    texts = {place: tools("read", name=place)["texts"][0]["text"] for place in places}
+    texts = {place: tools("read", name=place).text for place in places}
     assert texts["README.md:1-3"].startswith("# Top")
     assert texts["docs/README.md:1-3"].startswith("# Below")
-    lines = tools("grep", pattern="thirty")["lines"]
+    lines = tools("grep", pattern="thirty").body
     assert sorted(line.partition(":")[0] for line in lines) == ["docs/docs/config.rst", "kept/docs/config.rst"]

@@ -93,10 +93,10 @@ def test_no_untracked_file_is_read_if_there_are_too_many(project, monkeypatch):
 
 def test_search_of_an_agent_has_the_notice(project):
     tools = Tools(project.top, chosen=Chosen("essential"))
-    assert "untracked" not in tools("search", query="otter swims")["message"]
+    assert "untracked" not in tools("search", query="otter swims").message
     project.git("config", "vmrag.sources-untracked", "ask")
     tools = Tools(project.top, chosen=Chosen("essential"))
-    assert NOTICE.strip() in tools("search", query="otter swims")["message"]
+    assert NOTICE.strip() in tools("search", query="otter swims").message
 
 
 def test_sources_names_an_exclude_that_matches_nothing(project):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
 from vmrag_mcp.client_tools import EnabledTools
@@ -16,6 +16,72 @@ from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import NOTHING, Behaviour, Session
 
 ALL = Chosen(toolsets="all")
+
+
+class ShownText(NamedTuple):
+    """A text of a document, as the answer of an essential tool shows it."""
+
+    place: str
+    about: list[str]
+    """What the head line states after the place: a heading or symbol, and states of the file."""
+    text: str
+
+
+class TextAnswer(str):
+    """The answer of an essential tool."""
+
+    __slots__ = ()
+
+    @property
+    def message(self) -> str:
+        """The last line."""
+        return self.splitlines()[-1]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [line.removeprefix("warning: ") for line in self.tail if line.startswith("warning: ")]
+
+    @property
+    def tail(self) -> list[str]:
+        """The lines below the texts: warnings, and the message."""
+        lines = self.splitlines()
+        return lines[len(lines) - lines[::-1].index("") :] if "" in lines else lines
+
+    @property
+    def body(self) -> list[str]:
+        """The lines above the warnings and the message."""
+        lines = self.splitlines()
+        return lines[: -len(self.tail) - 1] if len(lines) > len(self.tail) else []
+
+    @property
+    def shown(self) -> list[ShownText]:
+        """The texts of documents, with their places."""
+        shown: list[ShownText] = []
+        fence, head, text = "", "", []
+        for line in self.split("\n"):
+            if fence and line == fence:
+                place, *about = head.split(" · ")
+                shown.append(ShownText(place, about, "\n".join(text)))
+                fence = ""
+            elif fence:
+                text.append(line)
+            elif line and set(line) == {"`"}:
+                fence, text = line, []
+            else:
+                head = line
+        return shown
+
+    @property
+    def text(self) -> str:
+        """The only text of a document."""
+        [only] = self.shown
+        return only.text
+
+    @property
+    def places(self) -> list[str]:
+        """The first part of each line that is not text of a document."""
+        texts = [shown.place for shown in self.shown]
+        return texts or [line.split(" · ")[0] for line in self.body]
 
 
 class Tools:
@@ -35,10 +101,13 @@ class Tools:
         self.session = Session(directory, behaviour or Behaviour())
         self.enabled = self.session.tools = EnabledTools(selection(chosen))
 
-    def __call__(self, name: str, /, **arguments: Any) -> dict[str, Any]:
-        """The result of a call that succeeds."""
+    def __call__(self, name: str, /, **arguments: Any) -> Any:
+        """The result of a call that succeeds; a `TextAnswer` if the tool is an essential one."""
         result, failed = self.run(name, arguments)
         assert not failed, result
+        if isinstance(result, str):
+            assert TextAnswer(result).message
+            return TextAnswer(result)
         assert result["success"] is True
         assert result["message"]
         where = {"worktree", "git_head"} & result["kb"].keys()
@@ -64,7 +133,7 @@ class Tools:
         assert result["suggestions"]
         return result
 
-    def run(self, name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def run(self, name: str, arguments: dict[str, Any]) -> tuple[Any, bool]:
         return self.session.run(self.enabled.selection.tool(name), arguments, CallProgress(), self.agreed)
 
 
@@ -84,7 +153,7 @@ class Yes(dict[str, bool]):
         return self._remember
 
 
-def warned(result: dict[str, Any]) -> set[str]:
+def warned(result: Mapping[str, Any]) -> set[str]:
     """The codes of a result's warnings."""
     return {each["code"] for each in result.get("warnings", ())}
 
