@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -48,11 +49,16 @@ class Expected(msgspec.Struct, frozen=True):
     call: dict[str, Any]
     code: str = ""
     details: tuple[str, ...] = ()
+    prints: str = ""
+    """The whole answer of a tool that answers with text; empty if the contract does not show it."""
 
 
 def examples(tool: str) -> list[Expected]:
     """The calls that succeed."""
-    return [Expected(tool, each.get("given", "notes"), each["call"]) for each in TOOLS[tool]["examples"]]
+    return [
+        Expected(tool, example.get("given", "notes"), example["call"], prints=example.get("prints", ""))
+        for example in TOOLS[tool]["examples"]
+    ]
 
 
 def refusals(tool: str) -> list[Expected]:
@@ -102,14 +108,31 @@ Exactly = jsonschema.validators.extend(
 """JSON Schema, but 1.0 is no integer."""
 
 
-def broken(tool: str, result: dict[str, Any]) -> list[str]:
-    """What is wrong with a successful answer: missing keys, other keys, other types and values."""
+def broken(tool: str, result: dict[str, Any] | str, prints: str = "") -> list[str]:
+    """What is wrong with a successful answer: missing keys, other keys, other types and values; of
+    a text that it differs from what the contract prints.
+    """
+    if isinstance(result, str):
+        return _broken_text(tool, result, prints)
     contract = TOOLS[tool]
     found = [f"{each.json_path}: {each.message}" for each in _answers(tool).iter_errors(result)]
     found += _broken(result, _tree(contract.get("result", {}), open=True), "")
     legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
     found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
     return found
+
+
+_CHANGING = re.compile(r"(?m)(^ *|(?:commit|revision|at|--source) )[0-9a-v]{7,40}\b|\b\d{4}-\d\d-\d\d\b")
+"""Abbreviated commits and revisions, and dates, which differ from run to run."""
+
+
+def _broken_text(tool: str, answer: str, prints: str) -> list[str]:
+    if not catalogue()[tool].plain_text:
+        return ["the answer is a text"]
+    expected, actual = (_CHANGING.sub(r"\1…", text).splitlines() for text in (prints, answer))
+    if not actual or not actual[-1]:
+        return ["the answer does not end with a message"]
+    return list(difflib.unified_diff(expected, actual, "the contract", "the answer", lineterm="")) if prints else []
 
 
 @cache

@@ -67,6 +67,7 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
     assert {key.partition(".")[0] for key in contract.get("result", {})} <= {
         each.path for each in result_keys(declared(name))
     }
+    assert catalogue()[name].plain_text == any(example.prints for example in examples(name)), "one printed answer"
     texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
     assert texts == ("json" in contract["common_errors"])
     for each in [*examples(name), *refusals(name)]:
