@@ -6,7 +6,7 @@ TOOLSET = Toolset(
     "essential",
     "the few plain tools that most agents need: search, read, remember and the like",
     __name__,
-    tools=(".tools", ".looking_back", ".state", ".writing", "vmrag_mcp.tools.enabling"),
+    tools=(".tools", ".history", ".state", ".writing", "vmrag_mcp.tools.enabling"),
     instructions=(
         "Before you answer a question about the project, or edit its code: search, which packs the passages that answer, of documents and "
         "code, each with its place; read takes such a place. grep finds a text that is known exactly, history says what changed, when and "

@@ -1,4 +1,6 @@
-"""The tool history: what changed, when and why, of a document, a file, a folder or everything."""
+"""The tool `history`: what changed, when, by whom and why, of a document, a file, a collection or
+everything.
+"""
 
 from __future__ import annotations
 
