@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -62,6 +63,25 @@ class TextLines(NamedTuple):
     text: str
     cut: bool = False
     """Whether the page holds only the beginning of its line."""
+
+
+def normalize_place(ws: Workspace, name: str) -> str:
+    """Return a place as models write it in the form that answers have: `src/a.py:10-20`.
+
+    It may be an absolute path inside the repository, begin with `./`, and end with `#L10-L20` or
+    `:10:5`.
+    """
+    top = os.path.realpath(ws.places.top)
+    if name.startswith((f"{top}/", f"{ws.places.top}/")):
+        name = name.removeprefix(f"{top}/").removeprefix(f"{ws.places.top}/")
+    if name.startswith("./"):
+        name = posixpath.normpath(name)
+    if match := _ANCHOR.search(name):
+        last = f"-{match['last']}" if match["last"] else ""
+        return f"{name[: match.start()]}:{match['first']}{last}"
+    if match := _COLUMN.search(name):
+        return f"{name[: match.start()]}:{match['line']}"
+    return name
 
 
 def split_place(name: str) -> tuple[str, str]:

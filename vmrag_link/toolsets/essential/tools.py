@@ -123,6 +123,7 @@ def read(
         raise UsageInvalid("Nothing says what to read.", hint="name=docs/setup.md, or symbol=Session.refresh")
     if symbol:
         return _read_symbol(call, symbol, name, ref)
+    name = texts.normalize_place(call.ws, name)
     bare, placed = texts.split_place(name)
     text = texts.find(call.ws, bare if placed and not lines else name, ref)
     call.stands(text.standing)
