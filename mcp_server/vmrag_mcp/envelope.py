@@ -225,7 +225,7 @@ _SHORT = 7
 def _origin(kb: KbBlock) -> str:
     """Return the phrase that names the commit, the revision, and what is uncommitted."""
     files = kb.sources
-    commit = files.commit if files else None
+    commit = files.commit if files else kb.git_head
     edited = len(files.uncommitted) + len(files.removed) if files else 0
     names = [f"commit {commit[:_SHORT]}"] if commit else []
     names += [f"revision {kb.commit[:_SHORT]}"] if kb.commit and not kb.empty else []

@@ -581,7 +581,7 @@ def test_process_that_is_killed_each_time_is_not_started_again(project, started)
     else:
         assert started == []
     assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
-    assert f"begun {ATTEMPTS} times" in state["error"]
+    assert f"started it {ATTEMPTS} times" in state["error"]
     assert project.ask(*state["hint"].split()[1:])["chroma"]["state"] == "ready"
 
 

@@ -358,7 +358,7 @@ def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(proj
         killed(project, STEPS["before it is sealed"])
     found = chroma(project)
     assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
-    assert f"begun {ATTEMPTS} times" in found["error"]
+    assert f"started it {ATTEMPTS} times" in found["error"]
     alone.clear()
     assert project.ask("query", "rest")["kb"]["in_sync"] is True
     assert alone == []

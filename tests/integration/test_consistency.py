@@ -38,7 +38,7 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
     project.vmrag("commit", "-m", "nothing", code=1)
     (project.top / "new").mkdir()
     project.write("new/page.md", "# Page")
-    planned = put._plan
+    planned = put._plan_put
 
     def interrupted(*args, **kwargs):
         made = planned(*args, **kwargs)
@@ -46,7 +46,7 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
             project.git("switch", "-q", "other")
         return made
 
-    monkeypatch.setattr(put, "_plan", interrupted)
+    monkeypatch.setattr(put, "_plan_put", interrupted)
     report = import_files(ws, [project.top / "new"], "fresh")
     assert report.branch == "other"
     assert "new/page.md" in project.texts()

@@ -137,6 +137,7 @@ HELPERS = {
     "documents.listing.show_file",
     "documents.named_files.find",
     "documents.named_files.shown_source",
+    "documents.note_names.id_of",
     "essential.passages.definitions",
     "essential.passages.question",
     "essential.texts.here",

@@ -149,7 +149,10 @@ def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
     for step in chosen:
         project = make(str(step))
         outcome = killed(project, step, COMMANDS[name])
-        assert outcome.code == -signal.SIGKILL, (step, outcome)
+        if outcome.code == 0:  # a run can have a few steps less than the first one
+            assert int(outcome.err.rpartition("steps: ")[2]) < step, outcome
+        else:
+            assert outcome.code == -signal.SIGKILL, (step, outcome)
         require_whole(project, before, after)
         require_usable(project)
 

@@ -330,8 +330,8 @@ def test_remember_in_an_untrusted_clone_names_trust(plain, tmp_path):
     clone = Project(tmp_path / "clone")
     subprocess.run(["git", "clone", "-q", plain.top, clone.top], check=True)
     tools = Tools(clone.top, chosen=Chosen(toolsets="essential"))
-    assert tools("search_documents", query="what does the login return")["passages"]
-    assert tools("read", name="notes/decisions/login")["texts"]
+    assert tools("search_documents", query="what does the login return").shown
+    assert tools("read", name="notes/decisions/login").text
     for name, arguments in (("remember", {"text": "A finding."}), ("forget", {"name": "notes/decisions/login"})):
         refused = tools.error("SOURCE_READ_ONLY", name, **arguments)
         assert refused["suggestions"] == ["vmrag trust"]

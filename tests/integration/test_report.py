@@ -178,7 +178,7 @@ def test_words_that_changed_are_told_with_their_document(project):
 
 def test_a_document_that_went_elsewhere_has_moved(project):
     project.put("page.md", page(*PAGE))
-    project.put("empty.md", "\n")
+    project.put("empty.md", "-\n")
     project.record("pages")
     project.drop("page.md")
     project.drop("empty.md")

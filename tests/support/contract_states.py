@@ -172,6 +172,13 @@ def sourced(state: State) -> None:
     state.write("src/rivers.py", 'def flow(river):\n    """Rivers flow to the sea."""\n    return [river]\n')
 
 
+def outdated(state: State) -> None:
+    """A committed note, which cites a line that is edited since."""
+    state.vmrag("sources", "add", "written", "--collection", "written", "--write")
+    state.vmrag("add", "-m", "A tide: src/rivers.py:3 returns it.", "--collection", "written", "--id", "tide")
+    state.git("commit", "-q", "-m", "tide", "--", ".vmrag.yaml", "written", env=OFF)
+
+
 def plain(state: State) -> None:
     state.git("rm", "-q", ".vmrag.yaml")
     state.git("commit", "-q", "-m", "plain")
@@ -484,6 +491,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "empty": ("nothing", empty),
     "notes": ("empty", notes),
     "sourced": ("notes", sourced),
+    "outdated": ("sourced", outdated),
     "noted": ("notes", noted),
     "other": ("notes", other),
     "reworked": ("other", reworked),

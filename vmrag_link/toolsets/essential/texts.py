@@ -124,7 +124,9 @@ def _find(ws: Workspace, name: str, ref: str) -> Text:
         raise DocumentMissing(f"No collection has a document {name!r}.", hint="vmrag list", doc_id=name)
     at = here(ws)
     if ref:
-        kb = msgspec.structs.replace(at.kb, commit=found.revision, branch=None, dirty=False, in_sync=True)
+        kb = msgspec.structs.replace(
+            at.kb, git_head=None, commit=found.revision, branch=None, dirty=False, in_sync=True
+        )
         at = Standing(found.revision, found.revision, kb, ())
     key = (found.collection, found.doc_id)
     return Text("/".join(key), found.content, 0, at, revision=found.revision if ref else "", key=None if ref else key)
@@ -143,11 +145,14 @@ def _of_file(ws: Workspace, file: FoundFile) -> Text:
     document = tree.documents([name.key]).get(name.key)
     if document is None:
         raise DocumentMissing(f"The file {name.doc_id!r} holds no text.", hint="vmrag sources -v", doc_id=name.doc_id)
+    at = here(ws)
+    if tree.commit:
+        at = msgspec.structs.replace(at, kb=msgspec.structs.replace(at.kb, git_head=tree.commit, commit=""))
     return Text(
         document.source,
         document.content,
         _above(ws, tree, [document])[name.key],
-        here(ws),
+        at,
         commit=tree.commit or "",
         uncommitted=tree.files[name.key].uncommitted,
     )
