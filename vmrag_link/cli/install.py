@@ -188,7 +188,7 @@ def uninstall(
     lines = [*_hooks(report), *_everything(report, removed)]
     if remote:
         lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
-    lines += [line for each in files.clients for line in mcp.uninstalled(each)]
+    lines += [line for each in files.clients for line in mcp.uninstalled(each)] + mcp.removed_rules(files.rules)
     lines += mcp.refusals(files.refused)
     invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
 
@@ -205,14 +205,15 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
 
     plan = removal.plan_removal(ws.places)
     data = env.data_home() / "vmrag"
-    entries = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True).clients
+    removals = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True)
     parts = {
         "hooks": installer.installed(ws.places, hooks.folder(ws.places)),
         "work tree": [*plan.files, *installer.list_shared_files(ws.places)],
         "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.driver(ws.places))],
         "refs": plan.refs,
         "folders": [*plan.folders, *([f"{data} (if it is empty)"] if data.is_dir() else [])],
-        "MCP clients": [entry.file for entry in entries if entry.removed],
+        "MCP clients": [entry.file for entry in removals.clients if entry.removed],
+        "instructions": [f"the section in {file.file}" for file in removals.rules],
         "agreements": ["what you trusted in this repository"] if plan.agreed else [],
         f"on {remote}": list(refs),
     }

@@ -17,6 +17,7 @@ from vmrag_link.errors import FAILED_CHECK, OK, GitRepositoryMissing, VmragError
 
 if TYPE_CHECKING:  # the server starts without it
     from vmrag_mcp.clients.install import ClientInstallReport, ClientRefusal, Scope
+    from vmrag_mcp.clients.rules import RulesFile
     from vmrag_mcp.clients.uninstall import ClientUninstallReport
     from vmrag_mcp.options import Flags
 
@@ -127,6 +128,12 @@ class _Client(click.Choice[str]):
     help="With `install`: replace a server of that name that another program or person wrote into the file.",
 )
 @click.option(
+    "--rules",
+    is_flag=True,
+    help="With `install`: also write a section on the tools into AGENTS.md, and into the file that the client reads instead, "
+    "such as CLAUDE.md. Works without a client. With `uninstall`: remove that section.",
+)
+@click.option(
     "--print", "print_only", is_flag=True, help="With `install`: print what belongs into a client's configuration."
 )
 def command(
@@ -149,6 +156,7 @@ def command(
     every_client: bool,
     personal: bool,
     replace: bool,
+    rules: bool,
     print_only: bool,
 ) -> int:
     """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server:
@@ -180,19 +188,22 @@ def command(
         if http or allow_remote or token_env or origins:
             raise click.UsageError("A client that starts the server talks to it over standard input and output.")
         scope: Literal["person"] | None = "person" if personal else None
-        name = _client(client, every_client=every_client, print_only=print_only)
         directory = _from(invocation, repo) or invocation.directory
+        if rules and not (client or every_client):
+            others = personal or replace or flags != Flags()
+            return _edit_rules(invocation, directory, action, print_only=print_only, others=others)
+        name = _client(client, every_client=every_client, print_only=print_only)
         if action == "uninstall":
             if print_only or replace or flags != Flags():
                 raise click.UsageError("`vmrag mcp uninstall` takes --client or --all, --user and --repo.")
-            return _uninstall(invocation, directory, name, scope)
+            return _uninstall(invocation, directory, name, scope, rules=rules)
         _require_selection(flags)
         if print_only:
             _print(invocation, directory, name, flags, scope)
             return OK
-        return _install(invocation, directory, name, flags, scope, replace=replace)
-    if client or print_only or every_client or personal or replace:
-        raise click.UsageError("--client, --all, --user, --replace and --print belong to `vmrag mcp install`.")
+        return _install(invocation, directory, name, flags, scope, replace=replace, rules=rules)
+    if client or print_only or every_client or personal or replace or rules:
+        raise click.UsageError("--client, --all, --user, --replace, --rules and --print belong to `vmrag mcp install`.")
 
     from vmrag_mcp import start
 
@@ -256,33 +267,73 @@ def _print(
     invocation.emit(printed, terminal_text.lines(printed.text))
 
 
+def _edit_rules(invocation: Invocation, directory: Path, action: str, *, print_only: bool, others: bool) -> int:
+    """Write, print or remove the section for agents, without a client, and return the exit code."""
+    from vmrag_mcp.clients import rules
+
+    if others or (print_only and action == "uninstall"):
+        raise click.UsageError("--rules without --client or --all accepts only --repo, and `install` also --print.")
+    if print_only:
+        invocation.emit({"text": rules.TEXT}, rules.TEXT.splitlines())
+    elif action == "install":
+        report = rules.install_rules(directory)
+        invocation.emit(report, _rules_lines(report.rules))
+    else:
+        report = rules.uninstall_rules(directory)
+        invocation.emit(report, removed_rules(report.rules) or ["No file has the section for agents."])
+    return OK
+
+
+def _rules_lines(rules: Iterable[RulesFile]) -> list[str]:
+    return [
+        f"Wrote the section for agents into {file.file}. Commit the file to share it."
+        if file.changed
+        else f"{file.file} has the section for agents already."
+        for file in rules
+    ]
+
+
+def removed_rules(rules: Iterable[RulesFile]) -> list[str]:
+    return [f"Removed the section for agents from {file.file}." for file in rules]
+
+
 def _install(
-    invocation: Invocation, directory: Path, name: str | None, flags: Flags, scope: Scope | None, *, replace: bool
+    invocation: Invocation,
+    directory: Path,
+    name: str | None,
+    flags: Flags,
+    scope: Scope | None,
+    *,
+    replace: bool,
+    rules: bool,
 ) -> int:
     """Install for one client, or for all that are found, and return the exit code."""
     from vmrag_mcp.clients import install as operation
 
     if name:
-        report = operation.install(directory, name, flags, scope, replace=replace)
-        invocation.emit(report, [*_installed(report, flags), *_not_shared(report)])
+        report = operation.install(directory, name, flags, scope, replace=replace, rules=rules)
+        invocation.emit(report, [*_installed(report, flags), *_not_shared(report), *_rules_lines(report.rules)])
         return FAILED_CHECK if report.differs else OK
-    reports = operation.install_all(directory, flags, scope, replace=replace)
+    reports = operation.install_all(directory, flags, scope, replace=replace, rules=rules)
     lines = [line for report in reports.clients for line in _installed(report, flags)]
     alone = [line for each in reports.clients for line in _not_shared(each)]
-    invocation.emit(reports, [*lines, *alone[:1], *refusals(reports.refused)])
+    written = [file for report in reports.clients for file in report.rules]
+    files = {file.file: file for file in sorted(written, key=lambda file: file.changed)}
+    invocation.emit(reports, [*lines, *alone[:1], *_rules_lines(files.values()), *refusals(reports.refused)])
     return FAILED_CHECK if reports.refused or any(report.differs for report in reports.clients) else OK
 
 
-def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope: Scope | None) -> int:
+def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope: Scope | None, *, rules: bool) -> int:
     """One client, or all that have it; returns the exit code."""
     from vmrag_mcp.clients import uninstall as operation
 
     if name:
-        report = operation.uninstall(directory, name, scope)
+        report = operation.uninstall(directory, name, scope, rules=rules)
         invocation.emit(report, uninstalled(report))
         return OK
-    reports = operation.uninstall_all(directory, scope)
+    reports = operation.uninstall_all(directory, scope, rules=rules)
     lines = [line for each in reports.clients for line in uninstalled(each)]
+    lines += removed_rules(reports.rules)
     nothing = [] if lines or reports.refused else ["No client's file has the server."]
     invocation.emit(reports, [*lines, *nothing, *refusals(reports.refused)])
     return FAILED_CHECK if reports.refused else OK
@@ -335,6 +386,7 @@ def uninstalled(report: ClientUninstallReport) -> Iterator[str]:
         yield f"{report.file} has a server of that name which is not this one; it stays."
     else:
         yield f"{report.file} does not have it."
+    yield from removed_rules(report.rules)
 
 
 def refusals(refused: Iterable[ClientRefusal]) -> Iterator[str]:

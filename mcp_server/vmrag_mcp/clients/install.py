@@ -26,6 +26,7 @@ from vmrag_link.paths import Places
 from vmrag_mcp.clients import server_command, settings_file
 from vmrag_mcp.clients.json_editor import JsonEditor
 from vmrag_mcp.clients.line_editors import TomlEditor, YamlEditor
+from vmrag_mcp.clients.rules import RulesFile, apply_rules, plan_rules
 from vmrag_mcp.clients.server_command import ServerEntry
 from vmrag_mcp.clients.settings_file import (
     DEEPEST,
@@ -130,6 +131,7 @@ class ClientInstallReport(Record, frozen=True):
     project's. `kept`: the file has a server of that name that this computer did not write, and
     the file was not changed. `differs`: how that server differs from ours; empty for a server that
     is not ours, or that is for another repository. `ignored`: git ignores the project's file.
+    `rules`: the files with the section for agents.
     """
 
     client: str
@@ -143,6 +145,7 @@ class ClientInstallReport(Record, frozen=True):
     next_step: str = ""
     differs: tuple[str, ...] = ()
     ignored: bool = False
+    rules: tuple[RulesFile, ...] = ()
 
 
 class ClientInstallations(Record, frozen=True):
@@ -177,9 +180,10 @@ def installed_clients() -> tuple[str, ...]:
 
 
 def install(
-    directory: Path, name: str, flags: Flags, scope: Scope | None = None, *, replace: bool = False
+    directory: Path, name: str, flags: Flags, scope: Scope | None = None, *, replace: bool = False, rules: bool = False
 ) -> ClientInstallReport:
-    """Write our server into a client's file, and keep every other byte of it.
+    """Write our server into a client's file, and keep every other byte of it. `rules`: also write
+    the section for agents into the repository.
 
     An entry that this computer wrote is updated; without flags, its options stay. Any other entry
     of that name stays, and the report lists how it differs, unless `replace` is true.
@@ -198,11 +202,14 @@ def install(
             file=installation.file.label,
         )
     with writing():
+        changes = plan_rules(places, [name]) if rules else []
         try:
             report = _install(installation, flags, replace=replace)
         except TextRefused as refused:
             raise installation.refuse(refused.reason) from refused
-    return msgspec.structs.replace(report, ignored=report.shared and _is_ignored(places, installation.file.path))
+        written = apply_rules(changes)
+    ignored = report.shared and _is_ignored(places, installation.file.path)
+    return msgspec.structs.replace(report, ignored=ignored, rules=written)
 
 
 def _is_ignored(places: Places, path: Path) -> bool:
@@ -212,7 +219,7 @@ def _is_ignored(places: Places, path: Path) -> bool:
 
 
 def install_all(
-    directory: Path, flags: Flags, scope: Scope | None = None, *, replace: bool = False
+    directory: Path, flags: Flags, scope: Scope | None = None, *, replace: bool = False, rules: bool = False
 ) -> ClientInstallations:
     """`install` for every client that is installed here and has such a file.
 
@@ -224,7 +231,7 @@ def install_all(
             "No MCP client that is known here was found on this computer.",
             hint=f"vmrag mcp install --client NAME: one of {', '.join(CLIENTS)}",
         )
-    done, refused = for_each(names, lambda name: install(directory, name, flags, scope, replace=replace))
+    done, refused = for_each(names, lambda name: install(directory, name, flags, scope, replace=replace, rules=rules))
     return ClientInstallations(tuple(done), refused)
 
 

@@ -60,7 +60,8 @@ class McpClient(Record, frozen=True):
     """`section` of its files holds the servers.
 
     `programs`: what it is started by; `folders`: what it makes when it is first started. By one of
-    them it is known to be installed. `next_step`: what a person does then.
+    them it is known to be installed. `next_step`: what a person does then. `rules`: the files of
+    instructions that it reads instead of `AGENTS.md`.
     """
 
     title: str
@@ -73,6 +74,7 @@ class McpClient(Record, frozen=True):
     programs: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     next_step: str = "Restart the client"
+    rules: tuple[str, ...] = ()
 
     def signs(self) -> tuple[Path, ...]:
         return tuple(map(_path, self.folders))
@@ -90,6 +92,7 @@ CLIENTS: dict[str, McpClient] = {
         programs=("claude",),
         folders=("~/.claude",),
         next_step="Claude Code asks once whether the server may be started",
+        rules=("CLAUDE.md", ".claude/CLAUDE.md"),
     ),
     "claude-desktop": McpClient(
         "Claude Desktop",
@@ -178,6 +181,7 @@ CLIENTS: dict[str, McpClient] = {
         personal=PersonalFile(("~/.gemini/settings.json",), finds=True),
         programs=("gemini",),
         folders=("~/.gemini",),
+        rules=("GEMINI.md",),
     ),
     "opencode": McpClient(
         "OpenCode",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Literal
@@ -11,18 +12,20 @@ import msgspec
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
+from vmrag_link.paths import Places
 from vmrag_mcp.clients import install, server_command, settings_file
 from vmrag_mcp.clients.install import ClientRefusal, Installation, Scope, for_each, has_file, locate
+from vmrag_mcp.clients.rules import AGENTS, RulesChange, RulesFile, apply_rules, plan_removal
 from vmrag_mcp.clients.settings_file import TextRefused, writing
 from vmrag_mcp.clients.table import CLIENTS, McpClient
 from vmrag_mcp.options import Flags
 
 
 class ClientUninstallReport(Record, frozen=True):
-    """`removed`: the entry was there, and is not any more.
+    """`removed`: the entry was removed.
 
-    `kept`: why one of that name stays: somebody changed it by hand, or it is not ours; empty where
-    there is none.
+    `kept`: why an entry of that name stays: it was changed by hand, or it is not ours; otherwise
+    empty. `rules`: the files from which the section for agents was removed.
     """
 
     client: str
@@ -30,6 +33,7 @@ class ClientUninstallReport(Record, frozen=True):
     removed: bool
     kept: Literal["", "changed", "foreign"] = ""
     shared: bool = True
+    rules: tuple[RulesFile, ...] = ()
 
 
 class ClientRemovals(Record, frozen=True):
@@ -37,10 +41,42 @@ class ClientRemovals(Record, frozen=True):
 
     clients: tuple[ClientUninstallReport, ...]
     refused: tuple[ClientRefusal, ...]
+    rules: tuple[RulesFile, ...] = ()
 
 
-def uninstall(
-    directory: Path, name: str, scope: Scope | None = None, *, dry_run: bool = False
+def uninstall(directory: Path, name: str, scope: Scope | None = None, *, rules: bool = False) -> ClientUninstallReport:
+    """Remove our server from a client's file, and the section for agents from the repository.
+
+    Without `rules`, the section stays with the scope `person` or if the server stays, and in
+    `AGENTS.md` also if another client's file of the project has the server.
+
+    Raises `UsageInvalid` and `GitRepositoryMissing`.
+    """
+    changes: list[RulesChange] = []
+    if rules or scope != "person":
+        places = plumbing.locate(directory)
+        others = [other for other, client in CLIENTS.items() if other != name and client.project]
+        shared = not rules and any(_serves_project(places, other) for other in others)
+        changes = plan_removal(places, (*(() if shared else (AGENTS,)), *CLIENTS[name].rules))
+    report = _uninstall_server(directory, name, scope)
+    return msgspec.structs.replace(report, rules=() if report.kept and not rules else _remove_rules(changes))
+
+
+def _serves_project(places: Places, name: str) -> bool:
+    with contextlib.suppress(TextRefused):
+        return not _absent(locate(places, name, "project", Flags()))
+    return False
+
+
+def _remove_rules(changes: list[RulesChange]) -> tuple[RulesFile, ...]:
+    if not changes:
+        return ()
+    with writing():
+        return apply_rules(changes)
+
+
+def _uninstall_server(
+    directory: Path, name: str, scope: Scope | None, *, dry_run: bool = False
 ) -> ClientUninstallReport:
     """Take our server out of a client's file, and leave every other byte of it.
 
@@ -66,12 +102,12 @@ def uninstall(
 
 
 def uninstall_all(
-    directory: Path, scope: Scope | None = None, *, everywhere: bool = True, dry_run: bool = False
+    directory: Path, scope: Scope | None = None, *, everywhere: bool = True, dry_run: bool = False, rules: bool = False
 ) -> ClientRemovals:
     """`uninstall` for every client, from the project's file and the person's, as `scope` says.
 
     What is not there is not named. `everywhere` False: an entry stays that serves whatever project
-    is open. `dry_run`: as in `uninstall`.
+    is open. `dry_run`: change nothing. `rules`: as in `uninstall`.
     """
     scopes: tuple[Scope, ...] = (scope,) if scope else ("project", "person")
     done: list[ClientUninstallReport] = []
@@ -85,7 +121,14 @@ def uninstall_all(
         some, refused = for_each(names, functools.partial(_uninstall_from, directory, each, dry_run=dry_run))
         done += [report for report in some if report.removed or report.kept == "changed"]
         failures += refused
-    return ClientRemovals(tuple(done), failures)
+    edited: tuple[RulesFile, ...] = ()
+    try:
+        changes = plan_removal(plumbing.locate(directory)) if rules or "project" in scopes else []
+        planned = tuple(RulesFile(change.file.label, changed=True) for change in changes)
+        edited = planned if dry_run else _remove_rules(changes)
+    except UsageInvalid as error:
+        failures += (ClientRefusal("", error.code, error.message, error.hint),)
+    return ClientRemovals(tuple(done), failures, edited)
 
 
 def _absent(installation: Installation) -> bool:
@@ -100,7 +143,7 @@ def _serves_all(client: McpClient) -> bool:
 
 
 def _uninstall_from(directory: Path, scope: Scope, name: str, *, dry_run: bool) -> ClientUninstallReport:
-    return uninstall(directory, name, scope, dry_run=dry_run)
+    return _uninstall_server(directory, name, scope, dry_run=dry_run)
 
 
 def _uninstall(installation: Installation, *, dry_run: bool = False) -> ClientUninstallReport:
