@@ -7,16 +7,20 @@ one without a session (2026-07-28) says with each request which toolsets it has.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from vmrag_link.errors import AccessDenied
-from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.options import SWITCH, ToolSelection
+from vmrag_mcp.registry import ToolInfo
 
 HEADER = "X-MCP-Toolsets"
 """By which a client over HTTP says which toolsets it has; the name that GitHub's server uses."""
 
 PARAMETER = "toolsets"
 """The same in the address."""
+
+START_OPTION = "ask the user to add this to the server's arguments in the client's configuration:"
 
 MOST_SESSIONS = 10_000
 """As many as the SDK keeps. Of a session that timed out nobody tells: the oldest are forgotten."""
@@ -32,46 +36,70 @@ class EnabledTools:
     def __init__(self, selection: ToolSelection, toolsets: str | None = None, *, lasting: bool = True) -> None:
         self._toolsets = toolsets
         self._lasting = lasting
-        self._enabled: list[str] = []
+        self._enabled: list[tuple[str, bool]] = []
         self.selection = self._begun(selection)
 
     def enable(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
-        """Returns what is there then. `agreed`: toolsets to which the person said yes.
+        """Switch a toolset on, and return the selection that results.
 
-        Raises `UsageInvalid` for a name that is none, and `AccessDenied` where tools would come
-        that use the network or discard something, and the person did not agree: an agent may have
-        read in a stranger's text what to switch on.
+        Tools that use the network or delete need the user's confirmation, because an agent may have
+        read in a stranger's text what to switch on. `agreed`: toolsets that the user confirmed.
+        Raises `UsageInvalid` for an unknown name, and `AccessDenied` if no tool can be added.
         """
-        wider = self.selection.with_toolset(toolset)
-        names = ",".join(wider.toolsets)
-        if not self._lasting and wider.tools != self.selection.tools:
+        confirmed = toolset in agreed
+        wider = self.selection.with_toolset(toolset, confirmed=confirmed)
+        asks = self.unconfirmed(toolset)
+        if not self._lasting and (asks or wider.tools != self.selection.tools):
+            names = self.selection.start_option(toolset).partition("=")[2]
             raise AccessDenied(
-                f"This client has no session in which {toolset!r} could stay switched on.",
-                hint=f"Its configuration says which toolsets it has: the header {HEADER}: {names}, or /mcp?{PARAMETER}={names}",
+                f"this client has no session, in which {toolset!r} could stay switched on.",
+                hint=f"set the header {HEADER}: {names} in the client's configuration, or the address /mcp?{PARAMETER}={names}",
                 toolset=toolset,
             )
-        asks = [name for name, each in wider.tools.items() if name not in self.selection.tools and each.needs_consent]
-        if asks and toolset not in agreed:
-            flag = f"--toolsets={names}"
+        if not wider.tools_of(toolset) and not asks:
             raise AccessDenied(
-                f"With the toolset {toolset!r} come tools that use the network or delete, which only the user may switch on: "
-                f"{', '.join(asks)}.",
-                hint=f"Start the server with {flag}",
+                f"this server was started without the tools of the toolset {toolset!r}.",
+                hint="ask the user to start it without --read-only and --exclude-tools",
+                toolset=toolset,
+            )
+        if not wider.tools_of(toolset):
+            raise AccessDenied(
+                f"all tools of {toolset!r} use the network or delete, and the user has not confirmed them: {', '.join(asks)}.",
+                hint=f"{START_OPTION} {self.selection.start_option(toolset)}",
                 toolset=toolset,
                 tools=asks,
-                enable_with=flag,
+                enable_with=self.selection.start_option(toolset),
                 ask=True,
             )
         self.selection = wider
-        self._enabled.append(toolset)
-        return self.selection
+        self._enabled.append((toolset, confirmed))
+        return wider
+
+    def unconfirmed(self, toolset: str) -> list[str]:
+        """Return the tools of a toolset that are off and need the user's confirmation."""
+        return [
+            name
+            for name, each in self.selection.with_toolset(toolset).tools.items()
+            if each.needs_consent and not self.selection.has(each.name)
+        ]
+
+    def open_question(self, tool: ToolInfo, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the details of what to ask the user after a call that succeeded; empty if nothing.
+
+        The call has switched on the tools that need no confirmation.
+        """
+        toolset = arguments.get("toolset")
+        tools = self.unconfirmed(toolset) if tool.name == SWITCH and isinstance(toolset, str) else []
+        return (
+            {"code": AccessDenied.code, "details": {"ask": True, "toolset": toolset, "tools": tools}} if tools else {}
+        )
 
     def follow(self, selection: ToolSelection) -> None:
         """Start from another selection; what was chosen and switched on stays so."""
-        found = self._begun(selection)
-        for toolset in self._enabled:
-            found = found.with_toolset(toolset)
-        self.selection = found
+        begun = self._begun(selection).keeping_names(self.selection)
+        for toolset, confirmed in self._enabled:
+            begun = begun.with_toolset(toolset, confirmed=confirmed)
+        self.selection = begun
 
     def _begun(self, selection: ToolSelection) -> ToolSelection:
         return selection if self._toolsets is None else selection.of_toolsets(self._toolsets)

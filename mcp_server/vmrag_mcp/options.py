@@ -94,18 +94,24 @@ class ToolsetState(Record, frozen=True):
 
 
 class ToolSelection(Record, frozen=True):
-    """The tools of a server by the name that clients call, and the choice that they come from."""
+    """The tools of a server by the name that clients call, and the choice that they come from.
+
+    `toolsets`: those that are on as a whole. `names`: what clients call a tool, without the prefix,
+    by its name in the catalogue. A tool keeps that name until the client is gone.
+    """
 
     tools: Mapping[str, ToolInfo]
     toolsets: tuple[str, ...]
     chosen: Chosen
+    names: Mapping[str, str]
 
     def tool(self, name: str) -> ToolInfo:
         """Raises `ToolMissing`; `ToolDisabled`, `AccessDenied` for one that is not selected."""
-        if name in self.tools:
-            return self.tools[name]
-        known = catalogue().get(name.removeprefix(self.chosen.prefix))
-        if known and known in self.tools.values():
+        for called in (name, f"{self.chosen.prefix}{name}"):
+            if called in self.tools:
+                return self.tools[called]
+        known = _find_tool(name.removeprefix(self.chosen.prefix))
+        if known and self.has(known.name):
             return known
         if known is None:
             name = shortened(name)
@@ -118,7 +124,7 @@ class ToolSelection(Record, frozen=True):
                 tool=known.name,
             )
         self._require_not_excluded(known.name, known.name)
-        flag = f"--toolsets={','.join((*self.toolsets, known.toolsets[0]))}"
+        flag = self.start_option(known.toolsets[0])
         way = f"Start the server with {flag}"
         if self.has(SWITCH):
             way = f"Call {self.chosen.prefix}{SWITCH} with the toolset {known.toolsets[0]!r}, or: {way}"
@@ -173,24 +179,65 @@ class ToolSelection(Record, frozen=True):
 
     def toolsets_listed(self) -> list[ToolsetState]:
         """Every toolset, with the tools that this server may have of it."""
-        called = {each.name: name for name, each in self.tools.items()}
         return [
-            ToolsetState(
-                name,
-                tuple(called.get(one.name, usual) for usual, one in _allowed(self.chosen, (name,), []).items()),
-                name in self.toolsets,
-                each.about,
-            )
+            ToolsetState(name, tuple(self.with_toolset(name).tools_of(name)), name in self.toolsets, each.about)
             for name, each in toolsets().items()
         ]
 
-    def with_toolset(self, name: str) -> ToolSelection:
-        """Raises `UsageInvalid` for a name that is none."""
-        return self.of_toolsets(",".join((*self.toolsets, name)))
+    def tools_of(self, toolset: str) -> dict[str, ToolInfo]:
+        """Return the tools of a toolset that are on, by the names that clients call."""
+        members = {*_toolsets([toolset])}
+        return {name: each for name, each in self.tools.items() if not members.isdisjoint(each.toolsets)}
+
+    def ruled_out(self, toolset: str) -> list[str]:
+        """Return the tools of a toolset that this server was started without."""
+        wider, members = self.with_toolset(toolset), {*_toolsets([toolset])}
+        return [
+            name for name, each in catalogue().items() if not members.isdisjoint(each.toolsets) and not wider.has(name)
+        ]
+
+    def with_toolset(self, name: str, *, confirmed: bool = True) -> ToolSelection:
+        """Return the selection with one more toolset; tools that are on keep their names.
+
+        `confirmed` False: without the tools that only the user may switch on. Raises `UsageInvalid`
+        for an unknown name.
+        """
+        wider = self.of_toolsets(",".join((*self.toolsets, name)))
+        on = {each.name: each for each in self.tools.values()}
+        more = {each.name: each for each in wider.tools.values() if confirmed or not each.needs_consent}
+        tools = on | {key: each for key, each in more.items() if key not in on}
+        whole = (
+            wider.toolsets
+            if len(tools) == len(on.keys() | {each.name for each in wider.tools.values()})
+            else self.toolsets
+        )
+        return _named_selection(tools, whole, wider.chosen, self.names)
+
+    def keeping_names(self, earlier: ToolSelection) -> ToolSelection:
+        """Return the selection in which each tool has the name that it had before."""
+        tools = {each.name: each for each in self.tools.values()}
+        return _named_selection(tools, self.toolsets, self.chosen, earlier.names)
 
     def of_toolsets(self, names: str) -> ToolSelection:
         """The same with other toolsets. Raises `UsageInvalid` for a name that is none."""
         return selection(msgspec.structs.replace(self.chosen, toolsets=names))
+
+    def start_option(self, toolset: str) -> str:
+        """Return the option that starts a server with one more toolset."""
+        names = _toolsets([*self.toolsets, toolset])
+        return f"--toolsets={'all' if len(names) == len(toolsets()) else ','.join(names)}"
+
+    def schema_of(self, tool: ToolInfo) -> dict[str, Any]:
+        """Return the JSON Schema of a tool's parameters in the words of this server."""
+        properties = {
+            name: shape | {"description": self.worded(shape["description"])} if "description" in shape else shape
+            for name, shape in tool.schema["properties"].items()
+        }
+        if tool.name == SWITCH:
+            names = {each.name: each.about for each in self.toolsets_listed() if each.tools}
+            lines = "\n".join(f"{name}: {about}" for name, about in names.items())
+            properties["toolset"] = {"type": "string", "enum": [*names, "all"], "description": lines}
+        return tool.schema | {"properties": properties}
 
     def instructions(self) -> str:
         """What a client tells its model about this server, in the words that people use."""
@@ -214,7 +261,7 @@ class ToolSelection(Record, frozen=True):
 
     def has(self, name: str) -> bool:
         """Whether it has a tool, by its name in the catalogue."""
-        return self.tools.get(f"{self.chosen.prefix}{name}") is catalogue()[name]
+        return any(each.name == name for each in self.tools.values())
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`worded`)."""
@@ -229,7 +276,7 @@ def selection(chosen: Chosen) -> ToolSelection:
     """Raises `UsageInvalid` for a name that is none, with all that are."""
     having = _toolsets(_names(chosen.toolsets))
     single = _tools(_names(chosen.tools), "--tools")
-    return ToolSelection(_allowed(chosen, having, single), having, chosen)
+    return _named_selection(_allowed(chosen, having, single), having, chosen, {})
 
 
 def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
@@ -237,16 +284,36 @@ def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> di
     excluded = {
         each for name in _tools(_names(chosen.exclude_tools), "--exclude-tools") for each in _excluded_with(name)
     }
-    found = {
+    return {
         name: each
         for name, each in catalogue().items()
         if (any(toolset in having for toolset in each.toolsets) or name in single)
         and not excluded & tools_within(name)
         and each.available(read_only=chosen.read_only)
     }
-    return {
-        f"{chosen.prefix}{name if each.short in found else each.short or name}": each for name, each in found.items()
-    }
+
+
+def _named_selection(
+    tools: Mapping[str, ToolInfo], having: tuple[str, ...], chosen: Chosen, earlier: Mapping[str, str]
+) -> ToolSelection:
+    """Return the selection of these tools. No tool gets a name that another tool had `earlier`."""
+    names = dict(earlier)
+    for name, each in tools.items():
+        usual = name if each.short in tools else each.short or name
+        taken = {*names.values()}
+        names.setdefault(name, next((free for free in (usual, name) if free not in taken), _qualified_name(each)))
+    called = {f"{chosen.prefix}{names[name]}": each for name, each in tools.items()}
+    return ToolSelection(called, having, chosen, names)
+
+
+def _qualified_name(tool: ToolInfo) -> str:
+    """Return the name of a tool whose usual name another tool has: `libraries_search`."""
+    return f"{toolsets()[tool.toolsets[0]].package.rpartition('.')[2]}_{tool.name}"
+
+
+def _find_tool(name: str) -> ToolInfo | None:
+    """Return the tool of that name, or of that qualified name."""
+    return catalogue().get(name) or next((each for each in catalogue().values() if _qualified_name(each) == name), None)
 
 
 def _excluded_with(name: str) -> set[str]:
@@ -266,7 +333,7 @@ def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise UsageInvalid(
-                f"There is no toolset {name!r}.", hint=f"--toolsets takes: {', '.join(known)}", toolsets=list(known)
+                f"no such toolset: {name!r}.", hint=f"use one of {', '.join(known)}", toolsets=list(known)
             )
     wanted = {*names}
     if "default" in wanted:

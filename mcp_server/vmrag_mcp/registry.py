@@ -26,20 +26,16 @@ CORE = {
         Toolset("chroma", "collections and documents", __package__, tools=(".tools.collections", ".tools.documents")),
         Toolset(
             "dolt",
-            "status, history, branches, commit, fetch, pull, push",
+            "status, commit, branches, fetch, pull, push",
             __package__,
             tools=(".tools.history", ".tools.working", ".tools.remotes"),
         ),
-        Toolset(
-            "link", "which revision of the knowledge belongs to a code commit", __package__, tools=(".tools.link",)
-        ),
-        Toolset(
-            "merge", "merge branches, compare, resolve conflicts", __package__, tools=(".tools.merging", ".tools.diff")
-        ),
-        Toolset("sync", "upkeep of the vector index", __package__, tools=(".tools.sync",)),
+        Toolset("link", "which revision a git commit pins", __package__, tools=(".tools.link",)),
+        Toolset("merge", "merge, diff, conflicts", __package__, tools=(".tools.merging", ".tools.diff")),
+        Toolset("sync", "repair the vector index", __package__, tools=(".tools.sync",)),
         Toolset(
             "toolsets",
-            "which toolsets there are, and switching them on",
+            "list toolsets",
             __package__,
             tools=(".tools.toolsets", ".tools.enabling"),
         ),

@@ -127,8 +127,10 @@ class KnowledgeServer:
         agent = _agent(context)
         answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
         for _ in range(MOST_QUESTIONS):
-            reply = await ask(context, params, answer.failure, agreed)
+            question = answer.failure or having.open_question(tool, arguments)
+            reply = await ask(context, params, question, agreed)
             if isinstance(reply, types.InputRequiredResult):
+                await self._announce_tools(context, before, having.selection)
                 return reply
             if not reply:
                 if rest := without_refused(answer.failure, arguments):
@@ -140,12 +142,16 @@ class KnowledgeServer:
             answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
             if answer == refused:  # a yes that does not help is not asked for again
                 break
-        if having.selection.tools != before.tools:
-            await self._announce_tools(context)
+        await self._announce_tools(context, before, having.selection)
         return _text_result(answer) if tool.plain_text else _result(answer)
 
-    async def _announce_tools(self, context: Context) -> None:
-        """To the client that called. Over HTTP those that listen are others."""
+    async def _announce_tools(self, context: Context, before: ToolSelection, after: ToolSelection) -> None:
+        """Announce changed tools to the client that called.
+
+        Listeners over HTTP are other clients.
+        """
+        if after.tools == before.tools:
+            return
         await context.session.send_tool_list_changed()
         if context.request is None:
             await self._changes.bus.publish(ToolsListChanged())
@@ -283,20 +289,15 @@ def _agent(context: Context) -> str:
 
 def protocol_tools(server: ToolSelection) -> list[types.Tool]:
     """The tools as clients of such a server get them."""
-    return [_protocol_tool(name, each, server.worded) for name, each in server.tools.items()]
-
-
-def _protocol_tool(name: str, listed: ToolInfo, worded: Callable[[str], str]) -> types.Tool:
-    described = {
-        each: shape | {"description": worded(shape["description"])} if "description" in shape else shape
-        for each, shape in listed.schema["properties"].items()
-    }
-    return types.Tool(
-        name=name,
-        description=worded(listed.description),
-        input_schema=listed.schema | {"properties": described},
-        annotations=types.ToolAnnotations.model_validate(listed.annotations),
-    )
+    return [
+        types.Tool(
+            name=name,
+            description=server.worded(each.description),
+            input_schema=server.schema_of(each),
+            annotations=types.ToolAnnotations.model_validate(each.annotations),
+        )
+        for name, each in server.tools.items()
+    ]
 
 
 def _text_result(answer: Answer) -> types.CallToolResult:

@@ -1,32 +1,48 @@
-"""Switching a toolset on that is off, for the client that is running."""
+"""Switch on a toolset for the client that is running."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from vmrag_link.errors import plural
-from vmrag_mcp.client_tools import EnabledTools
-from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ServerResult
+from vmrag_mcp.client_tools import START_OPTION, EnabledTools
+from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.registry import ToolInfo, tool
+from vmrag_mcp.results import TextResult
 
-
-class EnableToolsetResult(ServerResult, frozen=True):
-    """`enabled`: all toolsets that are on; `tools`: those that the call added."""
-
-    enabled: list[str]
-    tools: list[str]
-
-
-CALL_ANYWAY = "A client whose list does not show them yet can call them all the same."
+CALL_ANYWAY = "You can call them even if your list of tools does not show them."
 
 
 @tool("W", idempotent=True, on_read_only=True, of_server=True)
-def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str) -> EnableToolsetResult:
-    """Switch on one more toolset for this session, when no tool here does what is needed;
-    list_toolsets shows them. Nothing that is excluded comes back; the user is asked before tools
-    come that use the network or delete.
+def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str) -> TextResult:
+    """Switch on more tools for this session, if no tool here does what you need. The user confirms
+    tools that delete or use the network.
     """
     before, now = tools.selection, tools.enable(toolset, agreed=agreed)
-    added = [name for name, each in now.tools.items() if before.tools.get(name) is not each]
-    said = f"{toolset} is on: {plural(len(added), 'tool')} more. {CALL_ANYWAY}" if added else f"{toolset} was on."
-    return EnableToolsetResult(enabled=[*now.toolsets], tools=added, message=said)
+    shown, asks = now.tools_of(toolset), tools.unconfirmed(toolset)
+    added = now.tools.keys() - before.tools.keys()
+    lines = [*_describe_tools(shown, now), *_describe_missing(toolset, asks, now)]
+    count = f"{plural(len(added), 'more tool')}. {CALL_ANYWAY}" if added else "no further tool."
+    rest = f", except {plural(len(asks), 'tool')}" if asks else ""
+    return TextResult(text="\n".join(lines), message=f"{toolset} is on{rest}: {count}")
+
+
+def _describe_tools(shown: dict[str, ToolInfo], now: ToolSelection) -> Iterator[str]:
+    """Yield each tool with its parameters, and the reason for each unusual name."""
+    for name, each in shown.items():
+        required = each.schema.get("required", ())
+        parameters = [key if key in required else f"{key}?" for key in each.schema["properties"]]
+        yield f"on: {name}({', '.join(parameters)})"
+    for name, each in shown.items():
+        usual = f"{now.chosen.prefix}{each.name}"
+        if usual != name and usual in now.tools:
+            yield f"{name} is {usual} of the toolset {each.toolsets[0]}: the name {usual} keeps its meaning"
+
+
+def _describe_missing(toolset: str, asks: list[str], now: ToolSelection) -> Iterator[str]:
+    """Yield the tools of a toolset that stay off, and why."""
+    if asks:
+        yield f"off: {', '.join(asks)}: they use the network or delete, and the user has not confirmed them"
+        yield f"hint: {START_OPTION} {now.start_option(toolset)}"
+    if ruled_out := now.ruled_out(toolset):
+        yield f"off: {', '.join(ruled_out)}: the server was started without them"

@@ -2,9 +2,5 @@
 
 from vmrag_link.toolset import Toolset
 
-CHROMA_VARIANTS = Toolset(
-    "chroma_variants", "one-document and one-filter variants of the chroma tools", __name__, tools=(".chroma_variants",)
-)
-VCS_ALIASES = Toolset(
-    "vcs_aliases", "shorter names for commits, branches, status and log", __name__, tools=(".vcs_aliases",)
-)
+CHROMA_VARIANTS = Toolset("chroma_variants", "simpler forms of chroma tools", __name__, tools=(".chroma_variants",))
+VCS_ALIASES = Toolset("vcs_aliases", "shorter names of dolt tools", __name__, tools=(".vcs_aliases",))

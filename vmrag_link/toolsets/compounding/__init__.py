@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOOLSET = Toolset(
     "compounding",
-    "project documents that are files of the work tree, and answers from them",
+    "answers from project documents",
     __name__,
     tools=(".tools",),
     commands={

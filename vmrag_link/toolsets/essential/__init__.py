@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset
 
 TOOLSET = Toolset(
     "essential",
-    "the few plain tools that most agents need: search, read, remember and the like",
+    "search, read, grep, history, remember",
     __name__,
     tools=(".tools", ".history", ".state", ".writing", "vmrag_mcp.tools.enabling"),
     instructions=(

@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOOLSET = Toolset(
     "learning",
-    "chats, what was learnt in them, and the evidence for it",
+    "chats, lessons, evidence",
     __name__,
     tools=(".tools",),
     commands={

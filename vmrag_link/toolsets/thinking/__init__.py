@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset
 
 TOOLSET = Toolset(
     "thinking",
-    "thoughts written down step by step, and found again",
+    "store and find thoughts",
     __name__,
     tools=(".tools",),
     settings={"thinking": ".think:ThinkingSettings"},
