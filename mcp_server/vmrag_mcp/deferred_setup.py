@@ -34,7 +34,8 @@ _QUERY = (
     "vmrag_mcp.tools.documents",
     "vmrag_link.ops.index.query",
     "vmrag_link.chroma.bindings",
-    "vmrag_link.retrieval.exact",
+    "vmrag_link.retrieval.array_scores",
+    "vmrag_link.retrieval.vectors",
     "vmrag_link.embedding.registry",
 )
 """What the first query imports."""

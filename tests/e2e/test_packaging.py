@@ -41,6 +41,7 @@ OF_EXTRAS = (
     "protego",
     "pymysql",
     "pypdfium2",
+    "simsimd",
     "tokenizers",
 )
 

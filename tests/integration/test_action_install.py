@@ -19,7 +19,7 @@ from tests.support.actions_runner import pairs
 from vmrag_action import install, packages
 from vmrag_action.inputs import MODES
 
-OF_THE_INDEX = {"numpy", "pydantic-core", "tree-sitter", "tree-sitter-python"}
+OF_THE_INDEX = {"numpy", "pydantic-core", "simsimd", "tree-sitter", "tree-sitter-python"}
 OF_THE_WEB = {"httpx", "httpcore", "certifi"}
 OF_REPORTS = {"jinja2", "markupsafe"}
 NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytest"}

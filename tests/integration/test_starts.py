@@ -115,7 +115,7 @@ BUDGETS = {
     "status": Budget(153, 8, "yaml"),
     "log": Budget(151, 10, "yaml"),
     "query --mode keyword setup": Budget(168, 3, "yaml"),
-    "query setup": Budget(171, 3, "numpy yaml"),
+    "query setup": Budget(171, 3, "simsimd yaml"),
 }
 
 

@@ -19,8 +19,8 @@ from vmrag_link.index.segment import CutDocument, SegmentWriter
 from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
 from vmrag_link.models import Collection, DocumentHeader
 from vmrag_link.retrieval import bm25
+from vmrag_link.retrieval.array_scores import ArrayScores
 from vmrag_link.retrieval.bm25 import BILLION, WordScores
-from vmrag_link.retrieval.exact import ArrayScores
 
 GUIDE, GONE = "guide", "gone"
 VOCABULARY = "owl fox river stone night get_close_matches snake_case light rain path".split()

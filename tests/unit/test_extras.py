@@ -114,7 +114,7 @@ def test_the_server_for_agents_brings_a_bounded_number_of_packages() -> None:
     except PackageNotFoundError as missing:
         pytest.skip(f"{missing.name} is not installed")
     assert len(grammars) == 16
-    assert 1 + len(with_grammars - grammars) <= 43
+    assert 1 + len(with_grammars - grammars) <= 44  # simsimd: queries load no numpy
     assert with_grammars.isdisjoint({"chromadb", "httpx", "huggingface-hub", "jinja2", "protego", "tokenizers"})
 
 

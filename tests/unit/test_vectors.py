@@ -5,20 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 import mmap
+import operator
 import random
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+import simsimd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.index import flat_files, keywords
-from vmrag_link.retrieval import exact as exact_vectors
-from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors, VectorPiece
+from vmrag_link.retrieval import vectors as exact_vectors
+from vmrag_link.retrieval.vectors import DEAD, ExactVectors, VectorPiece
 
 
 def floats(*numbers: float) -> bytes:
@@ -83,21 +85,72 @@ def test_rows_are_appended_and_replaced_by_slot(tmp_path):
     assert (tmp_path / flat_files.vectors_name(1)).read_bytes() == b"AAAAbbbbCCCC"
 
 
-@pytest.mark.parametrize(("rows", "dimensions"), [(1, 3), (50, 256), (20, EXACT_IN_FLOAT32), (20, 1536)])
-def test_scores_are_exact_at_every_size(tmp_path, rows, dimensions):
+CAPABILITIES = ("sapphire", "turin", "genoa", "ice", "skylake", "haswell", "sve_i8", "neon_i8", "sve", "neon")
+"""Kernels of simsimd, the best first. Without all of them it computes serially."""
+
+
+@pytest.fixture(params=["", *CAPABILITIES, "numpy"])
+def kernel(request, monkeypatch) -> Iterator[str]:
+    """Compute without the kernels up to this one, or by numpy."""
+    exact_vectors._kernel.cache_clear()
+    if request.param == "numpy":
+        monkeypatch.setitem(sys.modules, "simsimd", None)
+        yield request.param
+        exact_vectors._kernel.cache_clear()
+        return
+    disabled = [
+        name
+        for name in CAPABILITIES[: CAPABILITIES.index(request.param) + 1 if request.param else 0]
+        if simsimd.get_capabilities().get(name)
+    ]
+    for name in disabled:
+        simsimd.disable_capability(name)
+    yield request.param
+    for name in disabled:
+        simsimd.enable_capability(name)
+
+
+@pytest.mark.parametrize(("rows", "dimensions"), [(1, 3), (50, 256), (20, 257), (20, 384), (20, 1041), (5, 4096)])
+def test_scores_are_exact_with_every_kernel(tmp_path, kernel, rows, dimensions):
     dice = random.Random(rows)
     table = [[dice.choice([-127, 127, dice.randint(-127, 127)]) for _ in range(dimensions)] for _ in range(rows)]
     table[0] = [127] * dimensions
     exact = written(tmp_path, [signed(*row) for row in table], dimensions)
-    for query in (table[0], table[-1], [-127] * dimensions):
+    for query in (table[0], table[-1], [-127] * dimensions, [-128] * dimensions):
         expected = [sum(a * b for a, b in zip(row, query, strict=True)) for row in table]
-        assert exact.scores(signed(*query)).astype(np.int64).tolist() == expected
+        assert exact.scores(signed(*query)).tolist() == expected
+        assert exact.scores_of(signed(*query), [row(number) for number in range(rows)]) == expected
 
 
-def test_blocks_leave_no_row_out(tmp_path):
-    rows = [signed(number % 127, 1) for number in range(BLOCK * 2 + 3)]
+@given(data=st.data(), dimensions=st.integers(1, 700))
+def test_scores_equal_the_products_of_whole_numbers(tmp_path_factory, data, dimensions):
+    vector = st.binary(min_size=dimensions, max_size=dimensions)
+    rows, query = data.draw(st.lists(vector, min_size=1, max_size=5)), data.draw(vector)
+    exact = ExactVectors([VectorPiece(row(0), b"".join(rows), len(rows), b"")], dimensions=dimensions)
+    numbers = [memoryview(each).cast("b") for each in rows]
+    expected = [sum(map(operator.mul, each, memoryview(query).cast("b"))) for each in numbers]
+    assert exact.scores(query).tolist() == expected
+
+
+def test_blocks_of_numpy_leave_no_row_out(tmp_path, monkeypatch):
+    exact_vectors._kernel.cache_clear()
+    monkeypatch.setitem(sys.modules, "simsimd", None)
+    rows = [signed(number % 127, 1) for number in range(exact_vectors._BLOCK * 2 + 3)]
     scores = written(tmp_path, rows, 2).scores(signed(1, 0))
-    assert scores.astype(int).tolist() == [number % 127 for number in range(len(rows))]
+    exact_vectors._kernel.cache_clear()
+    assert scores.tolist() == [number % 127 for number in range(len(rows))]
+
+
+@pytest.mark.parametrize("many", [0, exact_vectors.MANY], ids=["numpy", "heap"])
+def test_the_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, many):
+    monkeypatch.setattr(exact_vectors, "MANY", many)
+    values = [random.Random(4).choice((3, 5, 9, 7)) for _ in range(400)]
+    exact = written(tmp_path, [signed(value) for value in values], 1, dead=[1, 4])
+    ranked = sorted((value for slot, value in enumerate(values) if slot not in (1, 4)), reverse=True)
+    for depth in (1, 20, 399, 400, 500):
+        lowest = ranked[min(depth, len(ranked)) - 1]
+        expected = {slot: value for slot, value in enumerate(values) if value >= lowest and slot not in (1, 4)}
+        assert exact.best(signed(1), depth) == in_first(expected)
 
 
 def test_the_best_come_with_all_that_tie_with_the_last(tmp_path):
@@ -154,7 +207,7 @@ def segments(tmp_path: Path) -> ExactVectors:
 
 def test_the_best_of_several_segments_have_their_rows(segments):
     every = {row(0): 5, row(1): 3, row(0, 2, 7): 9, row(1, 2, 7): 3, row(0, 5, 2): 7}
-    assert segments.scores(signed(1, 0)).tolist() == [5, 3, 9, 3, -np.inf, 7]
+    assert segments.scores(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD, 7]
     assert segments.best(signed(1, 0), 6) == segments.best(signed(1, 0), 60) == every
     assert segments.best(signed(1, 0), 2) == {row(0, 2, 7): 9, row(0, 5, 2): 7}
     assert segments.best(signed(1, 0), 4) == every
@@ -173,20 +226,18 @@ def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segm
     assert segments.mean_cosine(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(mean, abs=1e-15)
 
 
-@pytest.mark.parametrize("parallel", [0, exact_vectors.PARALLEL], ids=["threads", "one thread"])
-def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path, monkeypatch, parallel):
-    monkeypatch.setattr(exact_vectors, "PARALLEL", parallel)
+def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path):
     dice = random.Random(7)
-    table = [signed(*(dice.randint(-127, 127) for _ in range(3))) for _ in range(3 * BLOCK + 5)]
+    table = [signed(*(dice.randint(-127, 127) for _ in range(3))) for _ in range(500)]
     query = signed(100, -3, 55)
     (whole_folder := tmp_path / "whole").mkdir()
     whole = written(whole_folder, table, 3).scores(query)
-    cuts = [0, 1, BLOCK + 2, BLOCK + 3, len(table)]
+    cuts = [0, 1, 102, 103, len(table)]
     pieces = [
         piece(tmp_path, table[start:stop], segment=number)
         for number, (start, stop) in enumerate(itertools.pairwise(cuts))
     ]
-    assert np.array_equal(ExactVectors(pieces, dimensions=3).scores(query), whole)
+    assert ExactVectors(pieces, dimensions=3).scores(query) == whole
 
 
 # -- rounding

@@ -131,7 +131,7 @@ class StaticModel(Model):
     def _table(self) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
         """The weights of all tokens, and their rows (tokens, dimensions), memory-mapped."""
         try:
-            import numpy as np
+            from vmrag_link.numpy_loading import np
         except ModuleNotFoundError as error:
             raise extra_missing("numpy", extra="index") from error
         tokens = len(self._content) // (1 + self.dimensions)
@@ -259,7 +259,7 @@ class MiniLmModel(Model):
         if not tokens:
             return featureless(self.dimensions)
         session = self._session  # first: without onnxruntime there may be no numpy
-        import numpy as np
+        from vmrag_link.numpy_loading import np
 
         total = np.zeros(self.dimensions)
         for start in range(0, len(tokens), WINDOW_TOKENS):

@@ -165,7 +165,7 @@ def _summed(vectors: bytes) -> bytes:
     """Each number times `SCALE` plus `_WHOLE`, as float64: the same by both ways, to the bit."""
     if len(vectors) >= MANY:
         with contextlib.suppress(ImportError):
-            import numpy as np
+            from vmrag_link.numpy_loading import np
 
             return (np.frombuffer(vectors, np.float32).astype(np.float64) * SCALE + _WHOLE).tobytes()
     return array.array("d", [SCALE * value + _WHOLE for value in array.array("f", vectors)]).tobytes()

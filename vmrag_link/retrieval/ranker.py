@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from vmrag_link.retrieval.fusion import Parts, Ranking
 from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
-    from vmrag_link.retrieval.exact import ExactVectors
+    from vmrag_link.retrieval.vectors import ExactVectors
 
 DEPTH = 100
 """How many chunks of each part of a collection take part in the fusion."""
@@ -85,7 +86,7 @@ class Ranker:
         document (0: any number); and the unit in which their scores are shown.
         """
         depth = max(DEPTH, k)
-        words = {} if mode == Mode.VECTOR else self._word_scores(asked, arrays=mode == Mode.HYBRID)
+        words = {} if mode == Mode.VECTOR else self._word_scores(asked)
         while True:
             scores, unit = self._scored(asked, mode, words, depth)
             kept = self._at_most(per_document, scores) if per_document else scores
@@ -96,7 +97,7 @@ class Ranker:
     def exact(self, held: IndexedCollection) -> ExactVectors:
         name = held.collection.name
         if name not in self._vectors:
-            from vmrag_link.retrieval.exact import ExactVectors, VectorPiece  # numpy: 0.1 s that keyword queries save
+            from vmrag_link.retrieval.vectors import ExactVectors, VectorPiece  # keyword queries have no vectors
 
             pieces = [
                 VectorPiece(
@@ -149,7 +150,7 @@ class Ranker:
         """The best `depth` chunks of a collection by vectors, and all ties with the last."""
         return self.exact(held).best(self._query_vectors.of(held, asked.text), depth, among=asked.chosen(held))
 
-    def _word_scores(self, asked: Asked, *, arrays: bool) -> dict[str, WordScores]:
+    def _word_scores(self, asked: Asked) -> dict[str, WordScores]:
         """The scores by words of each collection's chunks."""
         held = {each.collection.name: each for each in asked.collections}
         words: dict[str, list[Sequence[int]]] = {name: [] for name in held}
@@ -160,7 +161,8 @@ class Ranker:
                 for name in names:
                     words[name].append(found.get(name, ()))
         self._measure(held)
-        by, weight = _scores_by(arrays=arrays), self._ranking.document_weight
+        occurrences = sum(len(rows) for lists in words.values() for rows in lists)
+        by, weight = _choose_scores(occurrences), self._ranking.document_weight
         return {
             name: bm25.scores(held[name], rows, self._lengths, document_weight=weight, by=by)
             for name, rows in words.items()
@@ -194,12 +196,18 @@ class Ranker:
         return kept
 
 
-def _scores_by(*, arrays: bool) -> type[WordScores]:
-    """`arrays`: by numpy, which is worth it where it is loaded anyway."""
-    if not arrays:
-        return WordScores
-    from vmrag_link.retrieval.exact import ArrayScores
+MANY_OCCURRENCES = 100_000
+"""Occurrences of a query's words from which it pays to import numpy."""
 
+
+def _choose_scores(occurrences: int) -> type[WordScores]:
+    """Return the class that scores so many occurrences of words in the least time."""
+    if "numpy" not in sys.modules and occurrences < MANY_OCCURRENCES:
+        return WordScores
+    try:
+        from vmrag_link.retrieval.array_scores import ArrayScores
+    except ImportError:
+        return WordScores
     return ArrayScores
 
 
