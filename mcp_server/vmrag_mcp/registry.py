@@ -114,16 +114,17 @@ class ToolDeclaration(Record, frozen=True):
     """What `tool` says of a function.
 
     `founds`: the tool works where there is no knowledge base yet; `of_files`: there it answers from
-    the files of sources, if there are any. `on_read_only`: a server that is read-only has it, too,
-    and it changes no documents then. `of_server`: it is about the server itself, works in any
-    place, and takes the `EnabledTools` and what the person agreed to instead of a `Call`. More is
-    as in `ToolInfo`.
+    the files of sources, if there are any; `of_git`: there it answers from git. `on_read_only`: a
+    server that is read-only has it, too, and it changes no documents then. `of_server`: it is about
+    the server itself, works in any place, and takes the `EnabledTools` and what the person agreed
+    to instead of a `Call`. More is as in `ToolInfo`.
     """
 
     effect: str
     idempotent: bool = False
     founds: bool = False
     of_files: bool = False
+    of_git: bool = False
     on_read_only: bool = False
     of_server: bool = False
     alias_of: str = ""

@@ -323,7 +323,12 @@ class Session:
             return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
         selection = tools.selection if tools else None
         with self.call(
-            progress, founds=declared.founds, of_files=declared.of_files, agreed=agreed, tools=selection
+            progress,
+            founds=declared.founds,
+            of_files=declared.of_files,
+            of_git=declared.of_git,
+            agreed=agreed,
+            tools=selection,
         ) as call:
             for warning in warned:
                 call.warn(*warning)
@@ -351,23 +356,26 @@ class Session:
         *,
         founds: bool = False,
         of_files: bool = False,
+        of_git: bool = False,
         agreed: Mapping[str, bool] = NOTHING,
         tools: ToolSelection | None = None,
     ) -> Iterator[Call]:
         """For a tool, a resource or a prompt.
 
         Raises `NotInitialized` at once, unless it `founds`, or is also `of_files` of sources and
-        there are such files.
+        there are such files, or `of_git`.
         """
         with answering_agent(), self._workspace(progress) as ws:
             if not founds:
                 if not ws.initialized:
                     from vmrag_link.ops.follow import lazy_fetch
 
-                    if lazy_fetch.bring(ws):
-                        self._fetched.set()
-                if ws.initialized or not (of_files and ws.sources.configured):
-                    ws.engine  # noqa: B018
+                    with contextlib.suppress(VmragError) if of_git else contextlib.nullcontext():
+                        if lazy_fetch.bring(ws):
+                            self._fetched.set()
+                if ws.initialized or not (of_git or (of_files and ws.sources.configured)):
+                    if not of_git:
+                        ws.engine  # noqa: B018
                     if ws.standing_revision is None:
                         _arrive(ws)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=tools)

@@ -83,9 +83,10 @@ def _find_stored_history(ws: Workspace, file: FileHistory) -> str:
     """Return the command that shows the history of a note as a stored document."""
     if not file.is_note:
         return ""
-    from vmrag_link.ops.history.moved_history import find_stored_history
+    from vmrag_link.ops.history.moved_history import find_stored_revision
 
-    return find_stored_history(ws, file.name)
+    revision = find_stored_revision(ws, file.name)
+    return f"vmrag log {revision} {quoted(str(file.name))}" if revision else ""
 
 
 def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
@@ -94,9 +95,10 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
     header = (changes[0].after or changes[0].before) if changes else None
     if header is None:
         return ""
-    from vmrag_link.ops.history.moved_history import find_file_history
+    from vmrag_link.ops.history.moved_history import find_note_path
 
-    return find_file_history(ws, DocumentName(*header.key))
+    path = find_note_path(ws, DocumentName(*header.key))
+    return f"git log -- {quoted(path)}" if path else ""
 
 
 @contextlib.contextmanager

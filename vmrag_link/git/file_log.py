@@ -77,6 +77,21 @@ def commit_log(places: Places, reached: Sequence[str], pathspecs: Sequence[str],
     return [_read_commit(commit, fields) for commit in fields if commit]
 
 
+def line_log(
+    places: Places, reached: Sequence[str], path: str, lines: tuple[int, int], *, limit: int
+) -> list[CommitInfo]:
+    """Return at most `limit` commits that changed lines of a file, newest first. `lines`: the first
+    and the last one at the end of the history.
+
+    `reached`: as in `file_log`. Raises `GitFailed` if the file does not have the lines, and
+    `LimitExceeded`.
+    """
+    chosen = f"-L{lines[0]},{lines[1]}:{path}"
+    output = look(places, "log", "-z", "-s", chosen, *_HARMLESS, f"--format={_FORMAT}", f"-{limit}", *reached).stdout
+    fields = iter(output.split(b"\0"))
+    return [_read_commit(commit, fields) for commit in fields if commit]
+
+
 def iso(seconds: str) -> str:
     """A time of git's as the records have it."""
     return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

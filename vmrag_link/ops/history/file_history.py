@@ -145,7 +145,6 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
 def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator[LoggedFile]:
     """Yield the files that a name may mean: a removed file has a history."""
     from vmrag_link.ops.history import known
-    from vmrag_link.sources import notes, rules
 
     end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
@@ -154,6 +153,13 @@ def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator
         if file and (source := file.tree.source(file.name.collection)):
             yield LoggedFile(file.name, source, file.tree.files[file.name.key].path, exists=True)
             return
+    yield from removed_documents(ws, document)
+
+
+def removed_documents(ws: Workspace, document: str) -> Iterator[LoggedFile]:
+    """Yield the files that a name of a removed document may have meant."""
+    from vmrag_link.sources import notes, rules
+
     gone = document_names.without_line(document)
     for source in ws.sources.configured:
         if rules.is_named(source, gone):

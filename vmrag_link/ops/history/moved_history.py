@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from vmrag_link.errors import quoted
 from vmrag_link.git import file_log, plumbing
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.workspace import Workspace
 
 
-def find_stored_history(ws: Workspace, note: DocumentName) -> str:
-    """Return the command that shows a note as a stored document; empty if it was always a file."""
+def find_stored_revision(ws: Workspace, note: DocumentName) -> str:
+    """Return the newest revision that has a note as a stored document; empty if it was always a
+    file.
+    """
     revision = ws.standing_revision if ws.initialized else None
     if revision is None:
         return ""
     stored = ws.engine.document_history(revision, *note.key)
-    newest = next((info.revision for info in ws.engine.log(revision) if info.revision in stored), "")
-    return f"vmrag log {newest} {quoted(str(note))}" if newest else ""
+    return next((info.revision for info in ws.engine.log(revision) if info.revision in stored), "") if stored else ""
 
 
-def find_file_history(ws: Workspace, document: DocumentName) -> str:
-    """Return the command that shows a stored document as a note; empty if it was never a file.
+def find_note_path(ws: Workspace, document: DocumentName) -> str:
+    """Return the file that a stored document was as a note; empty if it was never a file.
 
     Looks where `vmrag move` writes notes by default.
     """
@@ -30,4 +30,4 @@ def find_file_history(ws: Workspace, document: DocumentName) -> str:
     if head is None:
         return ""
     path = notes.note_path(SourceSettings(document.collection, (f".vmrag/{document.collection}/",)), document.doc_id)
-    return f"git log -- {quoted(path)}" if file_log.file_log(ws.places, [head], path, limit=1) else ""
+    return path if file_log.file_log(ws.places, [head], path, limit=1) else ""

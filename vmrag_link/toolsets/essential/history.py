@@ -1,221 +1,465 @@
-"""The tool `history`: what changed, when, by whom and why, of a document, a file, a collection or
-everything.
+"""The tool `history`: what changed, when, by whom and why, of a file, a folder, stored documents or
+everything; and what differs now from a branch, tag or commit.
+
+git answers for files, and the knowledge base for stored documents. Each line that this module
+writes is one line, whatever a message, a name or a path holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import Match, SequenceMatcher
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from msgspec import UNSET, Meta, UnsetType
+import msgspec
 
-from vmrag_link.errors import CollectionMissing, DocumentMissing, GitReferenceMissing, plural
-from vmrag_link.git import file_log
-from vmrag_link.models import Record
-from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import file_history, known
-from vmrag_link.ops.history.compare import compare
-from vmrag_link.ops.history.file_history import FileHistory
-from vmrag_link.ops.history.history import history as revisions
+from vmrag_link import terminal_text
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    GitFailed,
+    NotInitialized,
+    PinMissing,
+    UsageInvalid,
+    VmragError,
+    plural,
+)
+from vmrag_link.git import file_log, path_changes, plumbing, raw_changes, versions
+from vmrag_link.git.file_log import CommitInfo, LoggedChange
+from vmrag_link.git.history import boundary
+from vmrag_link.git.path_changes import CONTEXT, FilePatch, LineHunk, PathChange
+from vmrag_link.merging.text import matching_blocks
+from vmrag_link.models import Record, Working
+from vmrag_link.ops.follow.provenance import SourceBlock, Standing, standing_in_git
+from vmrag_link.ops.history import compare, moved_history
+from vmrag_link.ops.history import diff as diffs
+from vmrag_link.ops.history import history as revision_log
+from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.revparse import WORKING
-from vmrag_link.ops.history.word_diff import DiffReport
-from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import rules
-from vmrag_link.toolsets.essential import texts
-from vmrag_link.toolsets.essential.texts import FIND
+from vmrag_link.sources import notes
+from vmrag_link.toolsets.essential import history_targets, pages
+from vmrag_link.toolsets.essential.history_targets import Lines, Start, StoredPlace, Target
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import TextResult, fenced
 from vmrag_mcp.session import Call
 
 LISTED = 50
-"""Documents, files and differences that an answer names of each kind."""
+"""Changes since a ref that an answer lists."""
 
+_SEARCHED = 500
+"""Revisions among which those are looked for that changed a collection."""
 
-class HistoryStep(Record, frozen=True):
-    """A commit of git's, for a file; else a revision of the knowledge base, with the `commits` that
-    pin it.
-    """
-
-    id: str
-    date: str
-    author: str
-    message: str
-    kind: Annotated[str | UnsetType, Meta(description="of one document: what became of it")] = UNSET
-    commits: Annotated[list[str] | UnsetType, Meta(description="commits of git pin the revision")] = UNSET
-
-
-class HistoryResult(ToolResult, frozen=True):
-    """`steps`: newest first. `changed`: the documents that differ from those at since, as
-    `KIND NAME`.
-    """
-
-    steps: list[HistoryStep]
-    changed: Annotated[list[str] | UnsetType, Meta(description="since was given")] = UNSET
+_BODY_LINES = 12
+_LONGEST_LINE = 2_000
+"""Characters of a line that differs."""
+_LONGEST_SUBJECT, _LONGEST_AUTHOR = 200, 60
+_MOST_FOLDERS = 5
 
 
 @tool(
     "R",
     of_files=True,
+    of_git=True,
     includes=("dolt_commits", "dolt_show", "get_diff"),
     same_effect=("dolt_commits", "dolt_show", "get_diff"),
 )
 def history(
     call: Call,
     *,
-    name: Annotated[str, Given("document, file, folder or collection; left out: everything")] = "",
-    since: Annotated[str, Given("what differs from this branch, tag or commit, e.g. v1.0", ref=True)] = "",
-    limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
-) -> HistoryResult:
-    """What changed, when, by whom and why: of one document or file, of a collection, or of all that
-    is known. Uncommitted changes count with since.
+    name: Annotated[str, Given("for example docs/setup.md, src/auth.py:10-42, src/, decisions/retry-policy")] = "",
+    since: Annotated[str, Given("branch, tag or commit, for example v1.0", ref=True)] = "",
+    limit: Annotated[int, Given("commits", low=1, high=100, clamped=True)] = 10,
+) -> TextResult:
+    """List what changed, when, by whom and why. name is a file, document, folder or collection;
+    leave it out for everything. since=v1.0 lists what differs now, with the lines for a single
+    file.
     """
-    ws = call.ws
-    call.stands(texts.here(ws))
-    changed: list[str] | UnsetType = UNSET
-    said = ""
-    if since:
-        report = differing(ws, name, since)
-        files = {source.collection for source in ws.sources.configured if not source.write}
-        names = [
-            each.doc_id if each.collection in files else f"{each.collection}/{each.doc_id}" for each in report.documents
-        ]
-        changed = [f"{each.kind} {name}" for each, name in zip(report.documents, names, strict=True)]
-        more = f", the first {LISTED}" if len(changed) > LISTED else ""
-        said = f"{plural(len(changed), 'document')} changed since {since}{more}; "
-        changed = changed[:LISTED]
-    found = steps(ws, name, since, limit)
-    older = "; there are older ones" if found.more else ""
-    said += f"{plural(len(found.steps), 'step')}{older}."
-    return HistoryResult(steps=[_step(each) for each in found.steps], changed=changed, message=said)
+    target, start = history_targets.find_target(call, name, since)
+    if start and not start.commit and not target.stored:
+        raise history_targets.unknown_ref(call.ws, since)  # files have no revision of the knowledge base
+    stored = _open_stored(call, target, start) if target.stored else None
+    call.stands(_standing(call.ws, target, stored))
+    steps, older = _list_steps(call, target, start, stored, limit)
+    lines = [*_step_lines(steps, with_body=bool(target.path or target.document))]
+    lines = [*_moved_lines(call.ws, target, steps), *lines]
+    sentences = [_count_steps(steps, target)]
+    if older:
+        sentences.append(f"Older ones: limit={min(100, 5 * limit)}." if limit < 100 else "There are older ones.")  # noqa: PLR2004
+    if target.in_git and boundary(call.ws.places):
+        sentences.append("The clone is shallow: it has no older commits.")
+    if start is None:
+        return TextResult(text="\n".join(lines), message=" ".join(sentences))
+    if target.path or target.document:
+        patch = _compare_document(call.ws, target, stored) or _read_patch(
+            call.ws, target, start, [] if older else steps
+        )
+        text, sentence = _show_patch(call, target, start, patch, lines)
+    else:
+        text, sentence = _compare_several(call, target, start, stored)
+    text = "\n\n".join(filter(None, (text, "\n".join(lines))))
+    return TextResult(text=text, message=" ".join(filter(None, (*sentences, sentence))))
 
 
-def _step(found: KnownStep) -> HistoryStep:
-    return HistoryStep(
-        found.id[:12],
-        found.date,
-        found.author,
-        found.message,
-        kind=found.kind or UNSET,
-        commits=list(found.commits) or UNSET,
-    )
+def _standing(ws: Workspace, target: Target, stored: StoredPlace | None) -> Standing:
+    """Return where the answer comes from: git's HEAD, the knowledge base, or both."""
+    if not target.in_git and stored:
+        return stored.standing
+    standing = stored.standing if stored else standing_in_git(ws)
+    block = msgspec.structs.replace(standing.kb, sources=SourceBlock(plumbing.head(ws.places).commit, ()))
+    return msgspec.structs.replace(standing, kb=block)
 
 
-_SEARCHED = 500
-"""Revisions that are looked through for those that changed a collection."""
+def _open_stored(call: Call, target: Target, start: Start | None) -> StoredPlace | None:
+    """Return where stored documents are read; None, with a warning, if git answers alone."""
+    try:
+        return history_targets.open_stored(call, start)
+    except VmragError as error:
+        if not target.in_git or (start and not start.commit):
+            raise
+        if type(error) is not NotInitialized:
+            call.warn(error.code, error.message)
+        return None
 
 
-class KnownStep(Record, frozen=True):
-    """A commit of git's that changed a file, or a revision of the knowledge base. `kind`: what it
-    did to the document that was asked for. `commits` of git that pin the revision, as `HASH
-    SUBJECT`.
+# -- commits and revisions
+
+
+class Step(Record, frozen=True):
+    """A commit of git, or a revision of the knowledge base. `note`: what it did to the target, and
+    which commits pin it. `path`: of the file after it.
     """
 
+    kind: str
     id: str
     date: str
     author: str
     message: str
-    kind: str = ""
-    commits: tuple[str, ...] = ()
+    note: str = ""
+    path: str = ""
 
 
-class KnownSteps(Record, frozen=True):
-    """Newest first; `more`: there are older ones."""
+def _list_steps(
+    call: Call, target: Target, start: Start | None, stored: StoredPlace | None, limit: int
+) -> tuple[list[Step], bool]:
+    """Return the newest steps, and whether there are older ones."""
+    commits = _list_commits(call, target, start, limit)
+    revisions, older = _list_revisions(call.ws, target, stored, limit) if stored else ([], False)
+    if target.path or target.document:
+        revisions += _other_history(call, target, limit)
+    steps = [*commits, *revisions]
+    if commits and revisions:
+        steps.sort(key=lambda step: step.date, reverse=True)
+    return steps[:limit], older or len(steps) > limit
 
-    steps: Sequence[KnownStep]
-    more: bool
+
+def _list_commits(call: Call, target: Target, start: Start | None, limit: int) -> list[Step]:
+    """Return one commit more than `limit` if there are more."""
+    places = call.ws.places
+    head = plumbing.head(places).commit
+    if not head or not target.in_git or (start and not start.commit):
+        return []
+    reached = [f"{start.commit}..{head}" if start else head]
+    if not target.path:
+        infos = file_log.commit_log(places, reached, target.pathspecs, limit=limit + 1)
+        return [_commit_step(info) for info in infos]
+    if target.lines:
+        return [_commit_step(info) for info in _line_log(call.ws, target, target.lines, reached, limit)]
+    path = target.committed_path or target.path
+    return [_file_step(change) for change in file_log.file_log(places, reached, path, limit=limit + 1)]
 
 
-def steps(ws: Workspace, name: str, since: str, limit: int) -> KnownSteps:
-    """The latest `limit` steps of a document or collection, of everything for an empty name;
-    `since`: those after this ref, none for a folder.
-
-    Raises `DocumentMissing` for another name, and as `file_history` and `history`.
-    """
+def _line_log(ws: Workspace, target: Target, lines: Lines, reached: Sequence[str], limit: int) -> list[CommitInfo]:
     try:
-        return _steps(ws, name, since, limit)
-    except (CollectionMissing, DocumentMissing, GitReferenceMissing):
-        if not name:
+        return file_log.line_log(ws.places, reached, target.path, lines, limit=limit + 1)
+    except GitFailed as error:
+        if "No commit specified" in error.message:  # an empty range
+            return []
+        if "has only" not in error.message and "no path" not in error.message:
             raise
-        if since:  # what differs was found: it is the name of several files
-            return KnownSteps((), more=False)
-        raise DocumentMissing(f"Nothing here is or was called {name!r}.", hint=FIND, doc_id=name) from None
+        raise UsageInvalid(
+            f"the commit has no lines {lines[0]} to {lines[1]} of {target.path}.",
+            hint=f"name={target.path}",
+            parameter="name",
+            value=target.name,
+        ) from None
 
 
-def _steps(ws: Workspace, name: str, since: str, limit: int) -> KnownSteps:
-    reach = [f"{since}..{WORKING}"] if since else []
-    if not name and ws.initialized:
-        history_of_all = revisions(ws, _reached(reach), limit=limit)
-        return KnownSteps([_revision(step.info) for step in history_of_all.steps], history_of_all.more)
-    sources, _ = ws.sources.available(ws.sources.config, ws.stored_collections())
-    if chosen := [source for source in sources if name.rstrip("/") in ("", source.collection)]:
-        return _of_sources(ws, chosen, reach, limit)
-    if name.rstrip("/") in _collections(ws):
-        return _of_collection(ws, name.rstrip("/"), _reached(reach), limit)
-    if file := file_history.file_history(ws, [*reach, name], limit=limit):
-        return _of_file(file)
-    with known.naming_files(ws, name):
-        found = revisions(ws, [*_reached(reach), name], limit=limit)
-    return KnownSteps(
-        [_revision(each.info, each.document.kind if each.document else "") for each in found.steps], found.more
-    )
+def _commit_step(info: CommitInfo, note: str = "", path: str = "") -> Step:
+    return Step("commit", info.commit, info.date, info.author, info.message, note, path)
 
 
-def _reached(reach: Sequence[str]) -> Sequence[str]:
-    """A log ends at a revision: `HEAD` is what the checked-out commit pins."""
-    return [each.removesuffix(WORKING) for each in reach]
+def _file_step(change: LoggedChange) -> Step:
+    kinds = {"A": "added", "D": "removed", "R": f"renamed from {change.old_path}"}
+    return _commit_step(change.info, kinds.get(change.status, ""), change.old_path)
 
 
-def _collections(ws: Workspace) -> set[str]:
-    if not ws.initialized:
-        return set()
-    move_and_warn(ws)
-    return {each.name for each in ws.engine.collections(ws.at())}
+def _list_revisions(ws: Workspace, target: Target, stored: StoredPlace, limit: int) -> tuple[list[Step], bool]:
+    """Return the revisions that changed stored documents, and whether there are older ones."""
+    new = stored.standing.revision
+    reach = new if stored.old is None else f"{stored.old}..{new}"
+    if target.document:
+        return _document_revisions(ws, reach, target.document, limit)
+    if not target.collection:
+        found = revision_log.history(ws, [reach], limit=limit)
+        return [_revision_step(step.info) for step in found.steps], found.more
+    every = revision_log.history(ws, [reach], limit=_SEARCHED)
+    changed = list(islice((step.info for step in every.steps if _changes_target(ws, step.info, target)), limit + 1))
+    return [_revision_step(info) for info in changed[:limit]], len(changed) > limit or every.more
 
 
-def _of_collection(ws: Workspace, name: str, reach: Sequence[str], limit: int) -> KnownSteps:
-    every = revisions(ws, reach, limit=_SEARCHED)
-    changed = (each.info for each in every.steps if _changed(ws, each.info, name))
-    found = list(islice(changed, limit + 1))
-    return KnownSteps([_revision(each) for each in found[:limit]], len(found) > limit or every.more)
+def _document_revisions(ws: Workspace, reach: str, document: DocumentName, limit: int) -> tuple[list[Step], bool]:
+    try:
+        found = revision_log.history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
+    except (CollectionMissing, DocumentMissing):  # removed before these revisions
+        return [], False
+    changes = ((step.info, step.document) for step in found.steps)
+    kinds = {"modified": ""}
+    steps = [_revision_step(info, kinds.get(change.kind, change.kind) if change else "") for info, change in changes]
+    return steps, found.more
 
 
-def _changed(ws: Workspace, info: PinnedRevision, name: str) -> bool:
-    """Whether a revision changed documents of a collection, against its first parent."""
+def _changes_target(ws: Workspace, info: PinnedRevision, target: Target) -> bool:
+    """Return whether a revision changed documents of a target, compared with its first parent."""
     if not info.parents:
-        return ws.engine.count(info.revision, collection=name) > 0
-    found = ws.engine.diff_headers(info.parents[0], info.revision)
-    return any(each.key[0] == name for each in found.documents)
+        return any(map(target.covers, (header.key for header in ws.engine.headers(info.revision))))
+    return any(target.covers(change.key) for change in ws.engine.diff_headers(info.parents[0], info.revision).documents)
 
 
-def _of_sources(ws: Workspace, sources: Sequence[SourceSettings], reach: Sequence[str], limit: int) -> KnownSteps:
-    """Return git's commits that changed files of these sources."""
-    commits = file_history.reached_commits(ws, reach[0] if reach else None)
-    listed = rules.included if len(sources) > 1 else rules.arguments  # git applies an exclude to all sources
-    pathspecs = [pathspec for source in sources for pathspec in listed(source)]
-    infos = file_log.commit_log(ws.places, commits, pathspecs, limit=limit + 1) if commits else []
-    shown = [KnownStep(info.commit, info.date, info.author, info.message) for info in infos[:limit]]
-    return KnownSteps(shown, len(infos) > limit)
+def _revision_step(info: PinnedRevision, note: str = "") -> Step:
+    pins = [f"pinned by {commit.commit[:7]} {commit.subject}" for commit in info.commits[:1]]
+    more = f"and {len(info.commits) - 1} more" if len(info.commits) > 1 else ""
+    note = " ".join(filter(None, [", ".join(filter(None, [note, *pins])), more]))
+    return Step("revision", info.revision, info.date, info.author, info.message, note)
 
 
-def _of_file(found: FileHistory) -> KnownSteps:
-    made = [
-        KnownStep(each.info.commit, each.info.date, each.info.author, each.info.message, each.info.kind)
-        for each in found.steps
-    ]
-    return KnownSteps(made, found.more)
-
-
-def _revision(info: PinnedRevision, kind: str = "") -> KnownStep:
-    commits = tuple(f"{each.commit[:7]} {each.subject}" for each in info.commits)
-    return KnownStep(info.revision, info.date, info.author, info.message, kind, commits)
-
-
-def differing(ws: Workspace, name: str, since: str) -> DiffReport:
-    """The documents that differ from those at a ref, uncommitted ones among them. Raises as
-    `compare`.
+def _other_history(call: Call, target: Target, limit: int) -> list[Step]:
+    """Return the steps of a note as a stored document, or of a stored document as a note:
+    `vmrag move` changes the one into the other.
     """
-    return compare(ws, [since], only=[name] if name else (), detail="stat", code=True).report()
+    ws = call.ws
+    if target.document:
+        path = moved_history.find_note_path(ws, target.document)
+        head = plumbing.head(ws.places).commit
+        changes = file_log.file_log(ws.places, [head], path, limit=limit + 1) if path and head else []
+        return [_file_step(change) for change in changes]
+    source = history_targets.note_source(ws, target.path) if ws.initialized else None
+    if source is None:
+        return []
+    note = DocumentName(source.collection, notes.path_id(source.folder, target.path))
+    with contextlib.suppress(NotInitialized, PinMissing):
+        if revision := moved_history.find_stored_revision(ws, note):
+            return _document_revisions(ws, revision, note, limit)[0]
+    return []
+
+
+def _step_lines(steps: Sequence[Step], *, with_body: bool) -> Iterator[str]:
+    """Yield a line for each step. The newest one of a single file has the rest of its message."""
+    for number, step in enumerate(steps):
+        subject, _, body = step.message.strip().partition("\n")
+        author = terminal_text.cut_text(terminal_text.one_line(_person(step.author)), _LONGEST_AUTHOR)
+        subject = terminal_text.cut_text(terminal_text.one_line(subject), _LONGEST_SUBJECT)
+        note = f" ({terminal_text.one_line(step.note)})" if step.note else ""
+        yield f"{step.kind} {step.id[:7]} {step.date[:10]} {author}: {subject}{note}"
+        if with_body and number == 0 and body.strip():
+            lines = terminal_text.marked_lines(body.strip(), "    ")
+            yield from (terminal_text.cut_text(line, _LONGEST_LINE) for line in lines[:_BODY_LINES])
+            yield from ["    …"] if len(lines) > _BODY_LINES else []
+
+
+def _person(author: str) -> str:
+    return author.rpartition(" <")[0] or author
+
+
+def _moved_lines(ws: Workspace, target: Target, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield where a file is now that was renamed."""
+    if target.path and steps and steps[0].note == "removed" and not (ws.places.top / target.path).exists():
+        for path in versions.renamed(ws.places, [target.path]).values():
+            yield f"{terminal_text.one_line(target.path)} was renamed to {terminal_text.one_line(path)}"
+
+
+def _count_steps(steps: Sequence[Step], target: Target) -> str:
+    counts = Counter(step.kind for step in steps)
+    counted = " and ".join(plural(number, kind) for kind, number in counts.items()) or plural(0, "commit")
+    lines = f"lines {target.lines[0]} to {target.lines[1]} of " if target.lines else ""
+    return f"{counted} changed {lines}{terminal_text.one_line(target.name)}." if target.name else f"{counted}."
+
+
+# -- what differs from a ref
+
+
+def _compare_several(call: Call, target: Target, start: Start, stored: StoredPlace | None) -> tuple[str, str]:
+    """Return the changes since the start as lines, and the sentence that counts them."""
+    listed = sorted([*_file_changes(call.ws, target, start), *(_stored_changes(call.ws, target, stored))])
+    shown = [f"{kind} {terminal_text.one_line(name)}{marks}" for name, kind, marks in listed[:LISTED]]
+    ref = terminal_text.one_line(start.ref)
+    sentence = f"{plural(len(listed), 'change')} since {ref}."
+    if rest := listed[LISTED:]:
+        folders = Counter(name.partition(" -> ")[2].partition("/")[0] or name.partition("/")[0] for name, *_ in rest)
+        largest = ", ".join(
+            f"{terminal_text.one_line(name)} ({number})" for name, number in folders.most_common(_MOST_FOLDERS)
+        )
+        sentence += f" {len(rest)} more, which name=FOLDER lists: {largest}."
+    return "\n".join(shown), sentence
+
+
+_Change = tuple[str, str, str]
+"""The printed name, the kind, and what else is printed."""
+
+
+def _file_changes(ws: Workspace, target: Target, start: Start) -> Iterator[_Change]:
+    if not start.commit or not target.in_git:
+        return
+    head = plumbing.head(ws.places).commit or start.commit
+    changes = path_changes.list_changes(ws.places, start.commit, target.pathspecs)
+    uncommitted = changes if head == start.commit else path_changes.list_changes(ws.places, head, target.pathspecs)
+    edited = {path for change in uncommitted for path in (change.path, change.old_path)}
+    for change in changes:
+        yield _printed_name(change), change.kind, _marks(uncommitted=change.path in edited)
+    for path in _untracked_notes(ws, target):
+        yield path, "added", _marks(uncommitted=True)
+
+
+def _untracked_notes(ws: Workspace, target: Target) -> list[str]:
+    """Return the notes that git does not track yet: they are documents, too."""
+    folders = [f":(top,glob){source.folder}/" for source in ws.config.sources if source.write]
+    paths = raw_changes.untracked(ws.places, folders) if folders else []
+    if not target.pathspecs or not paths:
+        return paths
+    return [path for path in paths if path in {*raw_changes.untracked(ws.places, target.pathspecs)}]
+
+
+def _printed_name(change: PathChange) -> str:
+    return f"{change.old_path} -> {change.path}" if change.old_path else change.path
+
+
+def _marks(*, uncommitted: bool, stored: bool = False) -> str:
+    marks = ["stored"] * stored + ["uncommitted"] * uncommitted
+    return f" ({', '.join(marks)})" if marks else ""
+
+
+def _stored_changes(ws: Workspace, target: Target, stored: StoredPlace | None) -> Iterator[_Change]:
+    if stored is None:
+        return
+    new = stored.standing.at
+    uncommitted = _uncommitted_keys(ws, stored)
+    for change in compare.stored_diff(ws, stored.old, new).documents:
+        if target.covers(change.key):
+            marks = _marks(uncommitted=change.key in uncommitted, stored=True)
+            yield str(DocumentName(*change.key)), change.kind, marks
+
+
+def _uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]]:
+    at, revision = stored.standing.at, stored.standing.revision
+    if not isinstance(at, Working):
+        return set()
+    return {change.key for change in diffs.diff(ws.engine, revision, at).documents}
+
+
+# -- the lines of one file or document
+
+
+class Row(NamedTuple):
+    """A line of a diff. `number`: of the line in the new text, or of the next one."""
+
+    number: int
+    text: str
+
+
+def _show_patch(call: Call, target: Target, start: Start, patch: FilePatch, below: Sequence[str]) -> tuple[str, str]:
+    """Return the lines of a file or a document that differ, and the sentence about them. `below`:
+    the other lines of the page.
+    """
+    ref, name = terminal_text.one_line(start.ref), terminal_text.one_line(target.name)
+    change = patch.change
+    if change is None:
+        return "", f"{name} does not differ from {ref}."
+    head = f"{change.kind} {terminal_text.one_line(_printed_name(change))} since {ref}"
+    rows = [*_rows(patch.hunks, target.lines)]
+    if not rows:
+        return head, "No lines differ." if patch.hunks or change.kind != "modified" else _describe_other_change(target)
+    most = call.behaviour.page_chars
+    count = max(pages.fit_lines([*below, head, *(row.text for row in rows)], most) - len(below) - 1, 1)
+    lines = "\n".join(row.text for row in rows[:count])
+    text = f"{head}\n{fenced(lines)}"
+    if count == len(rows):
+        return text, ""
+    following = rows[count].number
+    if following <= rows[0].number:
+        return text, f"The rest: read name={terminal_text.one_line(change.old_path or target.name)} ref={ref}."
+    return text, f"Next lines: history name={name}:{following}-{max(rows[-1].number, following)} since={ref}."
+
+
+def _describe_other_change(target: Target) -> str:
+    return "Its title or metadata differ." if target.document else "It is binary, or only its mode differs."
+
+
+def _read_patch(ws: Workspace, target: Target, start: Start, steps: Sequence[Step]) -> FilePatch:
+    """Return how a file differs. `steps`: all since the start, or none if they are too many."""
+    earlier = target.path
+    if not target.existed:
+        earlier = target.committed_path or target.path
+        if paths := [step.path for step in steps if step.path]:
+            earlier = paths[-1]
+        else:
+            renames = {change.path: change.old_path for change in path_changes.list_changes(ws.places, start.commit)}
+            earlier = renames.get(target.path) or earlier
+    return path_changes.read_patch(ws.places, start.commit, [*dict.fromkeys((target.path, earlier))])
+
+
+def _compare_document(ws: Workspace, target: Target, stored: StoredPlace | None) -> FilePatch | None:
+    """Return how a stored document differs; None for a file."""
+    if target.document is None or stored is None:
+        return None
+    key, new = target.document.key, stored.standing.at
+    change = next((row for row in compare.stored_diff(ws, stored.old, new).documents if row.key == key), None)
+    if change is None:
+        return FilePatch(None, ())
+    ((_, before, after),) = diffs.texts(diffs.stored_texts(ws.engine, stored.old, new), [change])
+    hunks = _text_hunks(before.content if before else "", after.content if after else "")
+    return FilePatch(PathChange(change.kind, str(target.document)), tuple(hunks))
+
+
+class _LineMatcher(SequenceMatcher[str]):
+    """Compares lines as merges do, which takes seconds at most."""
+
+    def __init__(self, before: list[str], after: list[str]) -> None:
+        super().__init__(None, before, after, autojunk=False)
+        self._blocks = [Match(*block) for block in matching_blocks(before, after)]
+
+    def get_matching_blocks(self) -> list[Match]:
+        return self._blocks
+
+
+def _text_hunks(old: str, new: str) -> Iterator[LineHunk]:
+    """Yield the lines of two texts that differ, as in a unified diff."""
+    before, after = terminal_text.lines(old), terminal_text.lines(new)
+    for group in _LineMatcher(before, after).get_grouped_opcodes(CONTEXT):
+        (_, a, _, b, _), (_, _, a_end, _, b_end) = group[0], group[-1]
+        lines = [f"@@ -{a + 1},{a_end - a} +{b + 1},{b_end - b} @@"]
+        for kind, a_start, a_stop, b_start, b_stop in group:
+            if kind == "equal":
+                lines += [f" {line}" for line in before[a_start:a_stop]]
+                continue
+            lines += [f"-{line}" for line in before[a_start:a_stop]]
+            lines += [f"+{line}" for line in after[b_start:b_stop]]
+        yield LineHunk(b + 1, max(b_end, b + 1), tuple(lines))
+
+
+def _rows(hunks: Sequence[LineHunk], chosen: Lines | None) -> Iterator[Row]:
+    """Yield the lines of a diff, or those at the chosen lines of the new text."""
+    for hunk in hunks:
+        first, last = chosen or (hunk.start, hunk.end)
+        if first > hunk.end or last < hunk.start:
+            continue
+        number = hunk.start
+        header, *lines = hunk.lines
+        yield Row(max(number, first), header)
+        for line in lines:
+            if not chosen or first <= number <= last:
+                yield Row(number, terminal_text.cut_text(line, _LONGEST_LINE))
+            number += not line.startswith(("-", "\\"))

@@ -1,0 +1,125 @@
+"""Paths in HEAD and the index, and how the work tree differs from a commit: files, and lines of one
+file. Renames are followed. Paths and commits come from an agent, so git looks only (`beside`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from vmrag_link.errors import LimitExceeded
+from vmrag_link.git import beside
+from vmrag_link.git.raw_changes import MOST_FILES
+from vmrag_link.models import Record
+from vmrag_link.paths import Places
+
+MOST_BYTES = 8 << 20
+"""Limit of the patch of one file."""
+
+CONTEXT = 2
+"""Unchanged lines around those that differ."""
+
+_DIFF = (
+    *("--raw", "-z", "-M", "--no-abbrev", "--no-relative", "--no-color", "--no-ext-diff", "--no-textconv"),
+    "--ignore-submodules=dirty",
+)
+_PATCH = ("-p", f"-U{CONTEXT}", "--inter-hunk-context=0", "--diff-algorithm=histogram", "--submodule=short")
+_KINDS = {"A": "added", "D": "removed", "R": "renamed"}
+_FILE = re.compile(r"^diff --git ", re.MULTILINE)
+"""The beginning of a file in a patch. Its lines begin with a blank, `+`, `-` or a backslash."""
+
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<start>\d+)(?:,(?P<count>\d+))? @@")
+
+
+class PathChange(Record, frozen=True):
+    """`kind`: added, modified, removed or renamed. `old_path`: of a renamed file."""
+
+    kind: str
+    path: str
+    old_path: str = ""
+
+
+class LineHunk(Record, frozen=True):
+    """Lines that differ, as in a unified diff. `start` and `end`: the lines of the new file."""
+
+    start: int
+    end: int
+    lines: tuple[str, ...]
+
+
+class FilePatch(Record, frozen=True):
+    """`change`: None if the file does not differ. `hunks`: none of a binary file."""
+
+    change: PathChange | None
+    hunks: tuple[LineHunk, ...]
+
+
+def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the hash and kind of each object, such as `HEAD:docs/a.md`; two empty texts for none.
+
+    One git process looks for all of them. A name with a line break is not looked for.
+    """
+    asked = [spec for spec in specs if not {"\n", "\0"} & {*spec}]
+    query = b"".join(os.fsencode(spec) + b"\n" for spec in asked)
+    lines = beside.look(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if asked else []
+    answers = dict(zip(asked, (line.decode(errors="replace").split(" ") for line in lines), strict=True))
+    return [
+        (answer[0], answer[1]) if len(answer := answers.get(spec, [])) == 3 and answer[2].isdecimal() else ("", "")  # noqa: PLR2004
+        for spec in specs
+    ]
+
+
+def list_changes(places: Places, commit: str, pathspecs: Sequence[str] = ()) -> list[PathChange]:
+    """Return how tracked files of the work tree differ from a commit, sorted by path."""
+    fields = beside.fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
+    return sorted(_read_changes(fields), key=lambda change: change.path)
+
+
+def _read_changes(fields: Sequence[bytes]) -> Iterator[PathChange]:
+    rest = iter(fields)
+    for field in rest:
+        status = field[field.rindex(b" ") + 1 :].decode()[:1]
+        paths = [os.fsdecode(next(rest)) for _ in range(2 if status in "RC" else 1)]
+        yield PathChange(_KINDS.get(status, "modified"), paths[-1], paths[0] if status == "R" else "")
+
+
+def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
+    """Return how a file of the work tree differs from a commit. `paths`: its name, and its name in
+    the commit if that differs.
+
+    Raises `GitFailed`, and `LimitExceeded` after `beside.SECONDS`. Lines beyond `MOST_BYTES` are
+    missing.
+    """
+    parts: list[bytes] = []
+
+    def take_part(part: bytes) -> bool:
+        parts.append(part)
+        return sum(map(len, parts)) < MOST_BYTES
+
+    arguments = ("--literal-pathspecs", "diff", *_DIFF, *_PATCH, commit, "--", *paths)
+    if not beside.feed_output(places, *arguments, take=take_part, seconds=beside.seconds_left(), extra={}):
+        raise LimitExceeded("git diff took too long.", hint="git diff --stat")
+    raw, _, patch = b"".join(parts).partition(b"\0\0")
+    changes = list(_read_changes(raw.removesuffix(b"\0").split(b"\0") if raw else []))
+    position = next((number for number, change in enumerate(changes) if change.path == paths[0]), None)
+    if position is None:
+        return FilePatch(None, ())
+    files = _FILE.split(patch.decode(errors="replace"))[1:]
+    return FilePatch(changes[position], tuple(_read_hunks("".join(files[position : position + 1]))))
+
+
+def _read_hunks(patch: str) -> Iterator[LineHunk]:
+    """Yield the hunks of one file."""
+    start = end = 0
+    lines: list[str] = []
+    for line in patch.removesuffix("\n").split("\n"):
+        if match := _HUNK.match(line):
+            if lines:
+                yield LineHunk(start, end, tuple(lines))
+            start, count, lines = int(match["start"]), int(match["count"] or 1), [match[0]]
+            end = start + max(count, 1) - 1
+        elif lines:
+            lines.append(line.removesuffix("\r"))
+    if lines:
+        yield LineHunk(start, end, tuple(lines))

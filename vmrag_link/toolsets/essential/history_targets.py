@@ -1,0 +1,322 @@
+"""Find what the tool `history` is asked about: a file or folder in git, or stored documents."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+
+from vmrag_link import terminal_text
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentAmbiguous,
+    DocumentMissing,
+    GitReferenceMissing,
+    NotInitialized,
+    PinMissing,
+    UsageInvalid,
+    VmragError,
+    shortened,
+)
+from vmrag_link.git import file_log, listing, path_changes, plumbing, refs
+from vmrag_link.models import At, Record
+from vmrag_link.ops.follow.provenance import Standing, files_alone
+from vmrag_link.ops.history import document_names, file_history, history, known, revparse
+from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import rules
+from vmrag_link.toolsets.essential import texts
+from vmrag_link.toolsets.essential.texts import FIND
+from vmrag_link.workspace import Workspace
+from vmrag_mcp.session import Call
+
+CLOSEST = 3
+"""Names that an error lists."""
+
+_SIMILAR = 0.4
+"""Similarity from which on a ref is listed: refs are short."""
+
+Lines = tuple[int, int]
+
+
+class Start(Record, frozen=True):
+    """The ref with which documents and files are compared. `commit`: of git; empty if only the
+    knowledge base knows the ref, which then means `revision`.
+    """
+
+    ref: str
+    commit: str
+    revision: str = ""
+
+
+class Target(Record, frozen=True):
+    """What a name means. One of these has a value, or none of them for everything.
+
+    `path`: of a file, with `lines` of it; `existed`: it had this path at the start;
+    `committed_path`: the one in HEAD of a file with an uncommitted new name. `pathspecs`: of
+    a folder or of a collection of files. `document`: a stored one. `collection`: a stored one, and
+    `folder` in it.
+    """
+
+    name: str
+    path: str = ""
+    lines: Lines | None = None
+    existed: bool = True
+    committed_path: str = ""
+    pathspecs: tuple[str, ...] = ()
+    document: DocumentName | None = None
+    collection: str = ""
+    folder: str = ""
+
+    @property
+    def in_git(self) -> bool:
+        return not (self.document or self.collection)
+
+    @property
+    def stored(self) -> bool:
+        return not (self.path or self.pathspecs)
+
+    def covers(self, key: tuple[str, str]) -> bool:
+        """Return True if a stored document is part of the target."""
+        if self.document:
+            return key == self.document.key
+        return self.collection in ("", key[0]) and key[1].startswith(self.folder)
+
+
+class StoredPlace(Record, frozen=True):
+    """Where stored documents are read now, and where they were at the start: None before the first
+    document.
+    """
+
+    standing: Standing
+    old: At | None = None
+
+
+def find_target(call: Call, name: str, since: str) -> tuple[Target, Start | None]:
+    """Return what a name means now, or meant before, and the start of the comparison.
+
+    Raises `GitReferenceMissing`, `DocumentMissing`, `DocumentAmbiguous`, and the reason why the
+    knowledge base cannot be read if git does not know the name.
+    """
+    ws = call.ws
+    place = texts.normalize_place(ws, name)
+    path = _path_from_top(ws, place)
+    bare, numbers = texts.split_place(path)
+    names = () if _is_outside(path) else dict.fromkeys((path, bare))
+    before = [since] if plumbing.can_name_commit(since) else []
+    places = ["HEAD", ":0", *before]
+    specs = [f"{ref}^{{commit}}" for ref in before] + [f"{at}:{candidate}" for candidate in names for at in places]
+    objects = path_changes.find_objects(ws.places, specs if path or before else ())
+    start = _start(ws, since, objects[0][0] if before else "") if since else None
+    if not path:
+        return Target(""), start
+    kinds = [kind for _, kind in objects[len(before) :]]
+    for number, candidate in enumerate(names):
+        at_refs = kinds[number * len(places) :][: len(places)]
+        if "blob" in at_refs:
+            lines = _read_lines(numbers) if candidate != path else None
+            renamed = "" if at_refs[0] or not at_refs[1] else _find_committed_path(ws, candidate)
+            existed = not before or bool(at_refs[-1])
+            return Target(candidate, path=candidate, lines=lines, existed=existed, committed_path=renamed), start
+        if number == 0 and (target := _find_collection(call, place, has_folder="tree" in at_refs)):
+            return target, start
+        if "tree" in at_refs:
+            return Target(f"{candidate}/", pathspecs=(_literal(candidate),)), start
+    return _find_other(call, place.rstrip("/") or place, path), start
+
+
+def open_stored(call: Call, start: Start | None) -> StoredPlace:
+    """Return where stored documents are read. A commit without a pin had none.
+
+    Raises why they cannot be read.
+    """
+    standing = call.standing()
+    if start is None:
+        return StoredPlace(standing)
+    try:
+        return StoredPlace(standing, start.revision or revparse.resolve_rev(call.ws, start.commit))
+    except PinMissing:
+        return StoredPlace(standing)
+
+
+def note_source(ws: Workspace, path: str) -> SourceSettings | None:
+    """Return the writable source whose folder has this file; None for a file that is not a note."""
+    sources = (source for source in ws.config.sources if source.write)
+    return next((source for source in sources if path.startswith(f"{source.folder}/")), None)
+
+
+def _start(ws: Workspace, since: str, commit: str) -> Start:
+    """Raises `GitReferenceMissing` for a name that neither git nor the knowledge base knows."""
+    if commit:
+        return Start(since, commit)
+    with contextlib.suppress(GitReferenceMissing, NotInitialized):
+        return Start(since, "", revparse.resolve_rev(ws, since))
+    raise unknown_ref(ws, since)
+
+
+def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
+    """Return the error for a ref that names no commit, with the closest branches and tags."""
+    names = [name.removeprefix("tag: ") for name in refs.tips(ws.places)]
+    closest = difflib.get_close_matches(ref, names, n=CLOSEST, cutoff=_SIMILAR)
+    return GitReferenceMissing(
+        f"{shortened(repr(ref))} is not a branch, a tag or a commit.",
+        hint=f"closest names: {_enumerate(closest)}" if closest else "history without since lists commits",
+        ref=ref,
+    )
+
+
+def _path_from_top(ws: Workspace, place: str) -> str:
+    """Return a name as a path of git's: empty for the top."""
+    path = posixpath.normpath(place) if place else "."
+    return "" if path in (".", "/", str(ws.places.top)) else path
+
+
+def _is_outside(path: str) -> bool:
+    """Return True if no file of the repository can have this path: git fails for it."""
+    return path == ".." or path.startswith(("/", "../"))
+
+
+def _find_committed_path(ws: Workspace, path: str) -> str:
+    """Return the path in HEAD of a file with an uncommitted new name; empty for a new file."""
+    head = plumbing.head(ws.places).commit
+    changes = path_changes.list_changes(ws.places, head) if head else []
+    return next((change.old_path for change in changes if change.path == path), "")
+
+
+def _read_lines(numbers: str) -> Lines | None:
+    first, _, last = numbers.partition("-")
+    lines = (int(first), int(last or first))
+    if not 0 < lines[0] <= lines[1]:
+        raise UsageInvalid(
+            f"invalid lines {numbers!r}.", hint="name=src/auth.py:10-42", parameter="name", value=numbers
+        )
+    return lines
+
+
+def _literal(path: str) -> str:
+    return f":(top,literal){path}"
+
+
+def _find_collection(call: Call, name: str, *, has_folder: bool) -> Target | None:
+    """Return the collection that a name means. `docs/` is a folder rather than a collection."""
+    if has_folder and name.endswith("/"):
+        return None
+    ws, collection = call.ws, name.rstrip("/")
+    stored = _stored_collections(call)
+    for source in rules.without_notes(ws.sources.configured):
+        if source.collection == collection and (source.write or collection not in stored):
+            return Target(collection, pathspecs=tuple(rules.arguments(source)))
+    return Target(collection, collection=collection) if collection in stored else None
+
+
+def _stored_collections(call: Call) -> set[str]:
+    """Return the names of stored collections; none if the knowledge base cannot be read."""
+    if not call.ws.initialized:
+        return set()
+    try:
+        return {row.name for row in call.ws.engine.collections(call.standing().at)}
+    except VmragError:
+        return set()
+
+
+def _find_other(call: Call, name: str, path: str) -> Target:
+    """Return what a name means that is not a path of git's."""
+    ws = call.ws
+    with contextlib.suppress(CollectionMissing, DocumentMissing):
+        if file := known.find_file(ws, name):
+            return _target_of_file(name, file.tree.files[file.name.key].path)
+    reason: VmragError | None = None
+    try:
+        if target := _find_stored(call, name):
+            return target
+    except VmragError as error:
+        if not files_alone(ws, error) and not isinstance(error, NotInitialized | PinMissing):
+            reason = error
+    tracked = listing.tracked_files(ws.places)
+    bare = document_names.without_line(path)
+    if same := [tracked_path for tracked_path in tracked if tracked_path.endswith((f"/{path}", f"/{bare}"))]:
+        if len(same) > 1:
+            raise DocumentAmbiguous(
+                f"{name!r} is ambiguous: {len(same)} files have that name.",
+                hint=f"name is one of: {_enumerate(same[:CLOSEST])}",
+                name=name,
+                candidates=same[:10],
+            )
+        return _target_of_file(path, same[0])
+    if target := _find_removed(call, name, bare, readable=reason is None):
+        return target
+    if reason:
+        raise reason
+    raise _unknown(call, name, tracked)
+
+
+def _target_of_file(name: str, path: str) -> Target:
+    numbers = name[len(document_names.without_line(name)) + 1 :]
+    return Target(path, path=path, lines=_read_lines(numbers) if numbers else None, existed=False)
+
+
+def _find_stored(call: Call, name: str) -> Target | None:
+    """Return the stored document or folder of documents that exists."""
+    at, engine = call.standing().at, call.ws.engine
+    for full_name in dict.fromkeys((name, document_names.without_line(name))):
+        if document_names.candidates(engine, at, full_name):
+            document = document_names.find(engine, [at], full_name)
+            numbers = name[len(full_name) + 1 :]
+            return Target(str(document), document=document, lines=_read_lines(numbers) if numbers else None)
+    for row in engine.collections(at):
+        folder = f"{name.removeprefix(f'{row.name}/')}/"
+        if name.startswith(f"{row.name}/") and any(
+            header.doc_id.startswith(folder) for header in engine.headers(at, collection=row.name)
+        ):
+            return Target(f"{name}/", collection=row.name, folder=folder)
+    return None
+
+
+def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Target | None:
+    """Return a file, folder or stored document that no longer exists."""
+    ws = call.ws
+    head = plumbing.head(ws.places).commit
+    paths = [path, *(file.path for file in file_history.removed_documents(ws, name))]
+    paths = [] if head is None else [removed for removed in dict.fromkeys(paths) if not _is_outside(removed)]
+    for removed in paths:
+        if changes := file_log.file_log(ws.places, [str(head)], removed, limit=1):
+            if removed in (changes[0].path, changes[0].old_path):
+                return Target(removed, path=removed)
+            return Target(f"{removed}/", pathspecs=(_literal(removed),))
+    with contextlib.suppress(DocumentMissing, CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing):
+        if readable and "/" in name and (changed := history.history(ws, [ws.revision_here(), name], limit=1).steps):
+            change = changed[0].document
+            return Target(name, document=DocumentName(*change.key)) if change else None
+    return None
+
+
+def _unknown(call: Call, name: str, tracked: list[str]) -> DocumentMissing:
+    """Return the error for a name that means nothing, with the closest names."""
+    closest = _closest(name, [*tracked, *_stored_names(call)])
+    return DocumentMissing(
+        f"git and the knowledge base know no file, document, folder or collection {name!r}, now or before.",
+        hint=f"closest names: {_enumerate(closest)}" if closest else FIND,
+        doc_id=name,
+    )
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    return terminal_text.one_line(", ".join(names))
+
+
+def _stored_names(call: Call) -> Iterator[str]:
+    with contextlib.suppress(VmragError):
+        at = call.standing().at
+        yield from (row.name for row in call.ws.engine.collections(at))
+        yield from (str(DocumentName(*header.key)) for header in call.ws.engine.headers(at))
+
+
+def _closest(name: str, names: Iterable[str]) -> list[str]:
+    """Return the most similar names, by the whole name or by its last part."""
+    by_text: dict[str, str] = {}
+    for candidate in names:
+        by_text[candidate] = candidate
+        by_text.setdefault(posixpath.basename(candidate), candidate)
+    similar = difflib.get_close_matches(name, by_text, n=2 * CLOSEST)
+    return list(dict.fromkeys(by_text[text] for text in similar))[:CLOSEST]
