@@ -12,7 +12,7 @@ from vmrag_link.cli import history_view, output
 from vmrag_link.cli.base import Invocation, described, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
-from vmrag_link.errors import NotInitialized, UsageInvalid, quoted
+from vmrag_link.errors import GitReferenceMissing, NotInitialized, UsageInvalid, quoted
 from vmrag_link.ops.history import file_history, history, ranges
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.file_history import FileHistory
@@ -113,6 +113,10 @@ def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
     try:
         with naming:
             yield
+    except GitReferenceMissing as error:
+        if named and (ws.places.top / named).is_file():
+            error.hint = f"git log -- {quoted(named)}   (no source has this file)"
+        raise
     except NotInitialized as error:
         if ws.stores_nothing and ws.sources.configured:
             error.hint = f"vmrag log {f'{quoted(named)} ' if named else ''}DOC   (DOC is a file or a note)"

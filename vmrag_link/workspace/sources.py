@@ -100,15 +100,19 @@ class Sources:
         finally:
             self._with_untracked = before
 
-    def config_at(self, ref: str) -> Config:
-        """As `config`, of the commit that a git ref names. Raises `ConfigInvalid`,
-        `GitReferenceMissing`.
+    def config_at(self, ref: str, *, default: Config | None = None) -> Config:
+        """As `config`, of the commit that a git ref names. `default`: the settings of a commit
+        before anything was set up, instead of the sources that `vmrag init` would propose.
+
+        Raises `ConfigInvalid`, `GitReferenceMissing`.
         """
         config, places = trusted.load_at(self._ws.places, ref).config, self._ws.places
         if config.sources or any(
             plumbing.blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
         ):
             return config
+        if default:
+            return default
         from vmrag_link.git import raw_changes
         from vmrag_link.sources import rules
 

@@ -204,7 +204,7 @@ def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
     if ref in (None, revparse.WORKING):
         return source_tree.in_work_tree(ws)
     with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
-        return source_tree.at_commit(ws, plumbing.resolve(ws.places, ref or ""))
+        return known.tree_at(ws, plumbing.resolve(ws.places, ref or ""))
     return None
 
 

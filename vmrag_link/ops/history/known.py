@@ -117,7 +117,9 @@ def committed(ws: Workspace, here: KnownPlace) -> KnownPlace:
 
 
 def named(ws: Workspace, name: str) -> KnownPlace:
-    """What a name means, as `revparse.resolve_at` takes it and raises."""
+    """What a name means, as `revparse.resolve_at` takes it and raises. A commit of git without a
+    pin has no stored documents.
+    """
     if name == WORKING:
         return working(ws)
     commit = git_commit(ws, name)
@@ -126,7 +128,8 @@ def named(ws: Workspace, name: str) -> KnownPlace:
     if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
         plumbing.resolve(ws.places, name)  # raises: there is no knowledge base that could know the name
     found = None if isinstance(at, Exception) else at
-    return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
+    place = KnownPlace(found, _tree(ws, commit, found), commit)
+    return place if commit and isinstance(at, PinMissing) else _required(at, place)
 
 
 def ends(ws: Workspace, names: Sequence[str]) -> KnownEnds:
@@ -180,6 +183,8 @@ def naming_files(ws: Workspace, name: str) -> Iterator[None]:
     except (CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing) as why:
         of_file = any(name.startswith(f"{each.collection}/") for each in ws.sources.configured)
         if isinstance(why, KnowledgeElsewhere) or (isinstance(why, GitReferenceMissing) and not of_file):
+            raise
+        if isinstance(why, PinMissing) and git_commit(ws, name):
             raise
         at: At = ""
         with contextlib.suppress(NotInitialized, PinMissing, GitReferenceMissing):
@@ -246,7 +251,7 @@ def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]
     if parts := revparse.separate_ref(name):
         ref, rest = parts
         commit = git_commit(ws, ref) if ref != WORKING else ""
-        tree = _tree_of(ws, commit) if commit or ref == WORKING else None
+        tree = tree_at(ws, commit) if commit or ref == WORKING else None
         if tree:
             yield tree, rest
             yield tree, document_names.without_line(rest)
@@ -255,8 +260,14 @@ def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]
         yield tree, document_names.without_line(name)
 
 
-def _tree_of(ws: Workspace, commit: str) -> SourceTree | None:
-    return source_tree.at_commit(ws, commit) if commit else source_tree.in_work_tree(ws)
+def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> SourceTree | None:
+    """Return the files of a commit, or of the work tree. A commit before anything was set up has
+    the sources of the work tree, so that the same files have the same names.
+    """
+    if not commit:
+        return source_tree.in_work_tree(ws)
+    config = ws.sources.config_at(commit, default=ws.sources.config)
+    return source_tree.at_commit(ws, commit, config, stored=stored)
 
 
 # -- parts
@@ -287,7 +298,7 @@ def _required(at: At | NotInitialized | PinMissing, place: KnownPlace) -> KnownP
 
 
 def _tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
-    return source_tree.at_commit(ws, commit, stored=_names(ws, at)) if commit else None
+    return tree_at(ws, commit, _names(ws, at)) if commit else None
 
 
 def _names(ws: Workspace, at: At | None) -> list[str]:

@@ -86,17 +86,29 @@ def ends(ws: Workspace, names: Sequence[str]) -> Ends:
 
 
 def reach(ws: Workspace, name: str | None) -> Reach:
-    """What a revision or a range means to a log; without a name the revision here."""
+    """What a revision or a range means to a log; without a name the revision here. One side of a
+    range may be a commit before the first pin: it had no revisions.
+    """
     if name is None or name == WORKING:
         return Reach((ws.revision_here(),))
     found = parse_range(name)
     if found is None:
         return Reach((resolve_rev(ws, name),))
-    old, new = resolve_rev(ws, found.old), resolve_rev(ws, found.new)
-    before = ws.engine.parents([old]).keys()
     if found.dots == "..":
-        return Reach((new,), before)
-    return Reach((old, new), before & ws.engine.parents([new]).keys())
+        old, new = _pinned_or_none(ws, found.old), resolve_rev(ws, found.new)
+        return Reach((new,), ws.engine.parents([old] if old else []).keys())
+    sides = [_pinned_or_none(ws, side) for side in (found.old, found.new)]
+    heads = [revision for revision in sides if revision] or [resolve_rev(ws, found.new)]
+    shared = [ws.engine.parents([head]).keys() for head in heads]
+    return Reach(tuple(heads), shared[0] & shared[1] if len(heads) > 1 else frozenset())
+
+
+def _pinned_or_none(ws: Workspace, name: str) -> str | None:
+    """Return the revision that a name means; None for a commit of git that pins none."""
+    try:
+        return resolve_rev(ws, name)
+    except PinMissing:
+        return None
 
 
 def parse_range(name: str) -> NamedRange | None:

@@ -149,10 +149,10 @@ def _list_steps(
     """Return the newest steps, and whether there are older ones."""
     commits = _list_commits(call, target, start, limit)
     revisions, older = _list_revisions(call.ws, target, stored, limit) if stored else ([], False)
-    if target.path or target.document:
+    if start is None and (target.path or target.document):
         revisions += _other_history(call, target, limit)
     steps = [*commits, *revisions]
-    if commits and revisions:
+    if len({step.kind for step in steps}) > 1:
         steps.sort(key=lambda step: step.date, reverse=True)
     return steps[:limit], older or len(steps) > limit
 

@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import file_log, listing, path_changes, plumbing, refs
 from vmrag_link.models import At, Record
-from vmrag_link.ops.follow.provenance import Standing, files_alone
+from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import document_names, file_history, history, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.settings import SourceSettings
@@ -231,8 +231,7 @@ def _find_other(call: Call, name: str, path: str) -> Target:
         if target := _find_stored(call, name):
             return target
     except VmragError as error:
-        if not files_alone(ws, error) and not isinstance(error, NotInitialized | PinMissing):
-            reason = error
+        reason = None if type(error) is NotInitialized or isinstance(error, PinMissing) else error
     tracked = listing.tracked_files(ws.places)
     bare = document_names.without_line(path)
     if same := [tracked_path for tracked_path in tracked if tracked_path.endswith((f"/{path}", f"/{bare}"))]:
@@ -246,9 +245,7 @@ def _find_other(call: Call, name: str, path: str) -> Target:
         return _target_of_file(path, same[0])
     if target := _find_removed(call, name, bare, readable=reason is None):
         return target
-    if reason:
-        raise reason
-    raise _unknown(call, name, tracked)
+    raise _unknown(call, name, tracked, reason)
 
 
 def _target_of_file(name: str, path: str) -> Target:
@@ -291,11 +288,16 @@ def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Target
     return None
 
 
-def _unknown(call: Call, name: str, tracked: list[str]) -> DocumentMissing:
-    """Return the error for a name that means nothing, with the closest names."""
+def _unknown(call: Call, name: str, tracked: list[str], reason: VmragError | None) -> VmragError:
+    """Return the error for a name that means nothing, with the closest names. `reason`: why the
+    knowledge base cannot be read.
+    """
     closest = _closest(name, [*tracked, *_stored_names(call)])
+    if reason and not closest:
+        return reason
+    unread = f" The knowledge base was not read: {reason.message}" if reason else ""
     return DocumentMissing(
-        f"git and the knowledge base know no file, document, folder or collection {name!r}, now or before.",
+        f"no file, folder, document or collection has or had the name {shortened(repr(name))}.{unread}",
         hint=f"closest names: {_enumerate(closest)}" if closest else FIND,
         doc_id=name,
     )
