@@ -15,16 +15,22 @@ import time
 from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import NoChanges, VmragError
+from vmrag_link.errors import NoChanges, VmragError, first_of
+from vmrag_link.terminal_text import cut_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from vmrag_link.ops.remotes.unpushed import UnpushedPin
+    from vmrag_link.ops.status.changes import PendingDocument
     from vmrag_link.workspace import Workspace
     from vmrag_mcp.registry import ToolInfo
 
 _LONGEST_NAME = 80
+_LONGEST_SUBJECT = 100
+_LISTED = 50
+"""Documents that the message of a commit names."""
 _RETRY_SECONDS = 60.0
 """How long a remote is left alone that could not be pushed to: no call should wait each time."""
 
@@ -38,31 +44,32 @@ def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str,
     """
     if "V" in tool.effect:
         return []
-    return _commit(ws, message(tool.name, agent))
+    return _commit(ws, tool.name, agent)
 
 
 def end_turn(ws: Workspace) -> str:
     """At the end of an agent's turn: what is left uncommitted is committed where that is agreed to;
     elsewhere a sentence says so. Empty where there is nothing.
     """
-    said = _commit(ws, "At the end of an agent's turn")
+    said = _commit(ws, "end of turn")
     branch = ws.kb_branch() if ws.initialized else None
     if said or branch is None or not branch.dirty:
         return " ".join(sentence for _, sentence in said)
     return f"Documents of {branch.name!r} are not committed: vmrag commit"
 
 
-def _commit(ws: Workspace, text: str) -> list[tuple[str, str]]:
+def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
     if not ws.initialized or ws.config.mcp.auto_commit == "off":
         return []
     from vmrag_link.ops.branches.commit import commit
     from vmrag_link.ops.merge import merge_state
+    from vmrag_link.ops.status.changes import uncommitted_documents
 
     try:
         branch = ws.kb_branch()
         if branch is None or not branch.dirty or merge_state.opened(ws):
             return []
-        report = commit(ws, text)
+        report = commit(ws, message(what, agent, uncommitted_documents(ws, branch)))
     except NoChanges:
         return []
     except VmragError as why:
@@ -73,10 +80,23 @@ def _commit(ws: Workspace, text: str) -> list[tuple[str, str]]:
     return [*said, ("INDEX_PENDING", report.pending)] if report.pending else said
 
 
-def message(tool: str, agent: str) -> str:
-    """Of the commit; the agent's name is the client's word."""
-    name = " ".join(terminal_text.visible(agent).split())[:_LONGEST_NAME]
-    return f"{tool} by {name}" if name else tool
+def message(tool: str, agent: str, documents: Sequence[PendingDocument]) -> str:
+    """Return the message of a commit: the tool, the client's name for itself, and the documents.
+
+    The first line is short enough for a list of commits. If it names only some documents, the next
+    lines name all of them, up to a limit.
+    """
+    client = " ".join(terminal_text.visible(agent).split())[:_LONGEST_NAME]
+    subject = f"{tool} by {client}" if client else tool
+    if not documents:
+        return subject
+    names = [document.shown_name for document in documents]
+    first = cut_text(f"{subject}: {first_of(names, 1)}", _LONGEST_SUBJECT)
+    if len(names) == 1 and names[0] in first:
+        return first
+    more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
+    lines = [f"{document.kind} {document.shown_name}" for document in documents[:_LISTED]]
+    return "\n".join([first, "", *lines, *more])
 
 
 class Unsent:

@@ -201,12 +201,13 @@ def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, off
 def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[ToolWarning]) -> str:
     """Return the answer of an essential tool: its text, the warnings, and the message.
 
-    The last line names the commit or revision that the answer comes from.
+    The last line names the commit or revision that the answer comes from, unless the lines of the
+    text state that.
     """
-    origin = _origin(kb) if kb else ""
+    origin = _origin(kb) if kb and not result.whole_kb else ""
     lines = [
         *([result.text.rstrip("\n"), ""] if result.text else []),
-        *(f"warning: {terminal_text.one_line(warning.message)}" for warning in warnings),
+        *(f"{_kind(warning)}: {terminal_text.one_line(warning.message)}" for warning in warnings),
         f"{origin}: {result.message}" if origin else result.message,
     ]
     return "\n".join(lines)
@@ -216,6 +217,10 @@ def failure_text(envelope: Mapping[str, Any]) -> str:
     """Return the answer of an essential tool that failed, from the envelope of its error."""
     hints = [f"hint: {suggestion}" for suggestion in envelope["suggestions"]]
     return "\n".join([f"error {envelope['code']}: {envelope['message']}", *hints])
+
+
+def _kind(warning: ToolWarning) -> str:
+    return "note" if warning.code in ("COMMITTED", "PUSHED") else "warning"
 
 
 _SHORT = 7

@@ -102,6 +102,19 @@ class Call:
         self.agreed = agreed
         self._standing: Standing | None = None
         self._quoted: dict[tuple[str, str], None] = {}
+        self.writer: tuple[ToolInfo, str] | None = None
+        """The tool that writes, and how its client calls itself."""
+
+    def commit_written(self) -> None:
+        """Commit what the call has stored, if the settings say so (`mcp.auto_commit`).
+
+        The session does so at the end of each call. A tool that reports what is uncommitted does so
+        before.
+        """
+        if self.writer:
+            from vmrag_mcp import auto_commit
+
+            self.moved(auto_commit.commit_written(self.ws, *self.writer))
 
     def require_agreed(self, remote: str) -> None:
         """Require that this call may use a remote which its arguments name.
@@ -332,11 +345,9 @@ class Session:
         ) as call:
             for warning in warned:
                 call.warn(*warning)
+            call.writer = None if tool.reads else (tool, agent)
             result = function(call, **keywords)
-            if not tool.reads:
-                from vmrag_mcp import auto_commit
-
-                call.moved(auto_commit.commit_written(call.ws, tool, agent))
+            call.commit_written()
             sending = self._writing if tool.reads else contextlib.nullcontext()
             for code, message in self._unsent.settle(call.ws, None if call.read_only else sending):
                 call.warn(code, message)

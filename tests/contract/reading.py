@@ -122,7 +122,7 @@ def broken(tool: str, result: dict[str, Any] | str, prints: str = "") -> list[st
     return found
 
 
-_CHANGING = re.compile(r"(?m)(^ *|(?:commit|revision|at|--source) )[0-9a-v]{7,40}\b|\b\d{4}-\d\d-\d\d\b")
+_CHANGING = re.compile(r"(?m)(^ *(?=[a-v]*\d)|(?:commit|revision|--source) )[0-9a-v]{7,40}\b|\b\d{4}-\d\d-\d\d\b")
 """Abbreviated commits and revisions, and dates, which differ from run to run."""
 
 

@@ -39,7 +39,7 @@ def test_a_write_is_a_commit_whose_pin_the_next_commit_of_the_code_takes_along(p
     assert "COMMITTED" in warned(answer)
     assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
     newest = project.ask("log")["revisions"][0]
-    assert (newest["revision"], newest["message"]) == (project.pinned, "chroma_add_documents")
+    assert (newest["revision"], newest["message"]) == (project.pinned, "chroma_add_documents: handbook/memo.md")
     project.git("commit", "-q", "--no-verify", "-m", "code")
     assert project.git("status", "--porcelain") == ""
     project.git("switch", "-q", "feature")
@@ -53,10 +53,11 @@ def test_every_kind_of_write_is_one(project, tools):
         ("chroma_update_documents", {"ids": ["setup.md"], "documents": ["Another setup."]}),
         ("chroma_delete_documents", {"ids": ["rest.md"]}),
     ):
+        [doc_id] = arguments["ids"]
         before = project.pinned
         tools(name, collection_name="handbook", **arguments)
         assert project.pinned != before
-        assert project.ask("log")["revisions"][0]["message"] == name
+        assert project.ask("log")["revisions"][0]["message"] == f"{name}: handbook/{doc_id}"
     before = project.pinned
     assert "COMMITTED" not in warned(tools("chroma_query_documents", query_texts=["setup"]))
     assert project.pinned == before
@@ -97,7 +98,16 @@ def test_the_message_names_the_agent(project):
         await call("chroma_add_documents", collection_name="handbook", documents=["Text."], ids=["memo.md"])
 
     told(project, story, toolsets="default")
-    assert project.ask("log")["revisions"][0]["message"] == "chroma_add_documents by mcp"
+    assert project.ask("log")["revisions"][0]["message"] == "chroma_add_documents by mcp: handbook/memo.md"
+
+
+def test_message_names_all_documents_of_a_large_write(project, tools):
+    project.git("config", "vmrag.mcp.auto-commit", "write")
+    ids = [f"memo-{number:02}.md" for number in range(60)]
+    tools("chroma_add_documents", collection_name="handbook", documents=ids, ids=ids)
+    subject, empty, *lines = project.ask("log")["revisions"][0]["message"].splitlines()
+    assert (subject, empty) == ("chroma_add_documents: handbook/memo-00.md and 59 more", "")
+    assert lines == [*(f"added handbook/{name}" for name in ids[:50]), "and 10 more"]
 
 
 def test_a_cloned_settings_file_does_not_switch_it_on(project):

@@ -161,14 +161,15 @@ def test_notes_are_written_through_a_server_process(project: Project):
         rows = server.call("chroma_get_documents", **NOTES)["documents"]
         assert [row["id"] for row in rows] == ["a", "b", "c", "decisions/y", "x"]
 
-        landed = server.call("remember", name="search", text="# Search\n\nWe chose Pagefind.")
-        assert (landed["was"], landed["file"]) == ("added", f"{FOLDER}/search.md"), landed
-        assert server.call("remember", name="search", text="No.")["code"] == "DOCUMENT_EXISTS"
-        assert server.call("remember", name="notes/search", text="It is fast.", mode="append")["was"] == "extended"
-        assert server.call("read", name="notes/search")["texts"][0]["text"].endswith("We chose Pagefind.\nIt is fast.")
-        gone = server.call("forget", name="notes/search")
-        assert gone["undo"] == "vmrag restore --undo notes/search", gone
-        assert server.call("read", name="notes/search")["code"] == "DOCUMENT_NOT_FOUND"
+        answer = server.call("remember", name="search", text="# Search\n\nWe chose Pagefind.")
+        assert answer.startswith(f"added notes/search ({FOLDER}/search.md)\n")
+        assert server.call("remember", name="search", text="No.").startswith("error DOCUMENT_EXISTS: ")
+        answer = server.call("remember", name="notes/search", text="It is fast.", mode="append")
+        assert answer.startswith("extended notes/search ")
+        assert "\nWe chose Pagefind.\nIt is fast.\n" in server.call("read", name="notes/search")
+        answer = server.call("forget", name="notes/search")
+        assert "\nto restore it: vmrag restore --undo notes/search\n" in answer
+        assert server.call("read", name="notes/search").startswith("error DOCUMENT_NOT_FOUND: ")
     project.vmrag("restore", "--undo", "notes/search")
     assert (project.top / FOLDER / "search.md").read_text().endswith("It is fast.\n")
 

@@ -286,11 +286,13 @@ def test_status_lists_notes_that_are_not_committed(project, tools):
     project.write(f"{FOLDER}/untracked.md", "Not yet tracked.\n")
     tools("remember", text="Staged finding.")
     change(project, f"{FOLDER}/proxy.md", "three", "four")
-    assert tools("status")["files"] == [
-        "uncommitted notes/proxy: mail",
-        "uncommitted notes/staged-finding",
-        "uncommitted notes/untracked",
+    lines = [line for line in tools("status").body if line.startswith("uncommitted")]
+    assert lines == [
+        f"uncommitted: modified notes/proxy: mail ({FOLDER}/proxy.md)",
+        f"uncommitted: added notes/staged-finding ({FOLDER}/staged-finding.md)",
+        f"uncommitted: added notes/untracked ({FOLDER}/untracked.md)",
     ]
+    assert tools("status").message == f"next: git add {FOLDER}/proxy.md {FOLDER}/untracked.md, then git commit"
 
 
 def test_agents_filter_notes_by_metadata(project):
@@ -312,15 +314,16 @@ def test_remember_names_the_note(project, tools):
         ("notes/direct", "notes/direct"),
         ("alone", "notes/alone"),
     ):
-        assert tools("remember", text="We use uv: it is fast.", **({"name": name} if name else {}))["name"] == expected
+        answer = tools("remember", text="We use uv: it is fast.", **({"name": name} if name else {}))
+        assert answer.startswith(f"added {expected} (")
     assert tools.error("DOCUMENT_EXISTS", "remember", text="Other.", name="decisions/uv")["details"]["text"]
     path = f"{FOLDER}/decisions/uv.md"
     for name in (path, "decisions/uv", "notes/decisions/uv"):
         extended = tools("remember", text=f"More by {name}.", name=name, mode="append")
-        assert (extended["name"], extended["was"], extended["file"]) == ("notes/decisions/uv", "extended", path)
-    assert tools("forget", name=path)["name"] == "notes/decisions/uv"
+        assert extended.body[0] == f"extended notes/decisions/uv ({path})"
+    assert tools("forget", name=path).body[0] == f"deleted notes/decisions/uv ({path})"
     assert not (project.top / path).exists()
-    assert tools("remember", text="New.", name=f"{FOLDER}/new.md")["name"] == "notes/new"
+    assert tools("remember", text="New.", name=f"{FOLDER}/new.md").body[0] == f"added notes/new ({FOLDER}/new.md)"
     tools.error("SOURCE_READ_ONLY", "remember", text="Text.", name="docs/setup.md")
     for name in ("docs/setup.md", "docs/docs/setup.md", "code/src/auth.py"):
         tools.error("SOURCE_READ_ONLY", "forget", name=name)
@@ -338,7 +341,7 @@ def test_remember_in_an_untrusted_clone_names_trust(plain, tmp_path):
     assert clone.git("status", "--porcelain") == ""
 
 
-def remember_with_commit(project: Project, answer: bool | None) -> tuple[dict[str, Any], int]:
+def remember_with_commit(project: Project, answer: bool | None) -> tuple[str, int]:
     """Return the answer of a call, and how many questions the user got. None: no questions."""
     questions: list[Any] = []
 
@@ -346,12 +349,13 @@ def remember_with_commit(project: Project, answer: bool | None) -> tuple[dict[st
         questions.append(params)
         return types.ElicitResult(action="accept" if answer else "decline", content={"confirm": bool(answer)})
 
-    async def run() -> dict[str, Any]:
+    async def run() -> str:
         server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
         options = {} if answer is None else {"elicitation_callback": person}
         async with Client(server.sdk, **options) as client:
             arguments = {"text": "We use uv.", "name": "uv", "commit": True}
-            return (await client.call_tool("remember", arguments)).structured_content
+            [content] = (await client.call_tool("remember", arguments)).content
+            return content.text
 
     return anyio.run(run), len(questions)
 
@@ -370,14 +374,16 @@ def test_remember_commits_if_the_user_allows_it(plain, setting, answer, asked, c
     plain.git("config", "vmrag.mcp.commit", setting)
     before = plain.git("rev-parse", "HEAD")
     result, questions = remember_with_commit(plain, answer)
-    assert (questions, result["file"]) == (asked, f"{FOLDER}/uv.md")
+    assert questions == asked
+    assert result.startswith(f"added notes/uv ({FOLDER}/uv.md)\n")
     after = plain.git("rev-parse", "HEAD")
-    assert (after != before, "commit" in result) == (committed, committed)
+    assert after != before if committed else after == before
     if committed:
-        assert after.startswith(result["commit"])
+        assert result.endswith(f"\ncommitted as {after[:7]}.")
+        assert plain.git("log", "-1", "--format=%s") == "Note notes/uv (remember)"
         assert plain.git("show", "--format=", "--name-only", "HEAD") == f"{FOLDER}/uv.md"
     else:
-        assert "`git commit`" in result["message"]
+        assert result.endswith("\nnext: git commit")
         assert plain.git("diff", "--cached", "--name-only") == f"{FOLDER}/uv.md"
 
 

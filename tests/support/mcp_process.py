@@ -101,8 +101,9 @@ class Process:
         return self.request("tools/call", {"name": name, "arguments": arguments})
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """A tool's result, or its envelope."""
-        return self.answer(self.start(name, **arguments))["result"]["structuredContent"]
+        """A tool's result, or its envelope; the text of an essential tool."""
+        result = self.answer(self.start(name, **arguments))["result"]
+        return result["structuredContent"] if "structuredContent" in result else result["content"][0]["text"]
 
     def tools(self) -> set[str]:
         return {each["name"] for each in self.ask("tools/list")["tools"]}

@@ -7,15 +7,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, enumerated, first_of, plural
+from vmrag_link.errors import FAILED_CHECK, enumerated, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.status import status as operation
-from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, Unpushed
+from vmrag_link.ops.status.changes import PendingChanges, SourceChange, SourcesStatus, Unpushed
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.workspace import Workspace
-
-NAMED = 3
 
 TITLES = {
     "in_sync": ("in sync", "green"),
@@ -79,18 +77,8 @@ def _server(shared: SharingState) -> str:
 def _sources(found: SourcesStatus) -> list[str]:
     if found.problem:
         return [f"  files      {found.problem}"]
-    total = sum(each.files for each in found.collections)
-    files = f"{plural(total, 'file')} in {plural(len(found.collections), 'source')}"
-    numbers = (
-        (len(found.edited), "edited"),
-        (len(found.removed), "removed"),
-        (found.untracked, "untracked and not searched"),
-        (len(found.missing), "missing in this clone and not searched"),
-    )
-    lines = [f"  files      {', '.join([files, *(f'{number} {what}' for number, what in numbers if number)])}"]
-    if found.edited:
-        lines.append(f"             edited: {first_of(found.edited, NAMED)}")
-    return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
+    problems = [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
+    return [f"  files      {found.sentence}", *problems]
 
 
 def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
@@ -125,7 +113,8 @@ def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is
     lines += [f"  {reason}" for reason in report.reasons]
     if report.hint:
         lines.append(f"hint: {report.hint}")
-    return [*lines, *(change_lines(report.changes, most) if report.changes else ())]
+    files = report.sources.changed if report.sources else ()
+    return [*lines, *_file_lines(files, most), *(change_lines(report.changes, most) if report.changes else ())]
 
 
 def _count_documents(number: int) -> str:
@@ -135,7 +124,7 @@ def _count_documents(number: int) -> str:
 SHOWN = 20
 """Lines of each list."""
 
-_COLOURS = {"added": "green", "modified": "yellow", "removed": "red"}
+_COLOURS = {"added": "green", "modified": "yellow", "removed": "red", "unmerged": "red"}
 _OF_COLLECTION = {"added": "a new collection", "modified": "the collection's settings", "removed": "the collection"}
 _INDENT = "    "
 _WIDTH = max(map(len, _COLOURS)) + 3
@@ -169,7 +158,7 @@ def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
         _Line(
             each.kind,
             (each.collection, each.kind),
-            f"{each.collection}/{each.doc_id}{title_beside(each.doc_id, each.title)}",
+            f"{each.shown_name}{title_beside(each.doc_id, each.title)}",
         )
         for each in changes.documents
     ]
@@ -179,6 +168,13 @@ def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
         yield '  (use "vmrag diff" to see, "vmrag commit" to keep them)'
         yield '  (use "vmrag restore NAME" to discard them)'
         yield from _fair_share(lines, most)
+
+
+def _file_lines(files: Sequence[SourceChange], most: int | None) -> Iterator[str]:
+    if files:
+        yield ""
+        yield "Files not committed:"
+        yield from _fair_share([_Line(file.kind, file.kind, file.shown_name) for file in files], most)
 
 
 def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:

@@ -32,6 +32,12 @@ def unmerged_files(places: Places) -> list[str]:
     return [*dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry)]
 
 
+def staged_files(places: Places) -> set[str]:
+    """Return the files that differ between git's index and HEAD. Raises `GitFailed`."""
+    names = demand(places, *_OFFLINE, "diff", "--cached", "--name-only", "--no-renames", "-z").stdout.split(b"\0")
+    return {os.fsdecode(name) for name in names if name}
+
+
 def ignored_files(places: Places, paths: Sequence[str]) -> list[str]:
     """Return the files that git ignores and does not track. Raises `GitFailed`."""
     if not paths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from pathlib import Path
 
@@ -184,9 +185,9 @@ def test_where_tools_commit_what_they_write_the_answer_says_so(tools, project):
     project.git("config", "vmrag.mcp.auto-commit", "write")
     before = project.pinned
     for done in (tools("remember", name="decisions/x", text="One."), tools("forget", name="decisions/retry-policy")):
-        assert "COMMITTED" in warned(done)
-        assert (done["landed"]["uncommitted"], done["landed"]["pinned"]) == (False, False)
-        assert done["landed"]["then"].startswith("It is committed with this call")
+        assert "\nnote: Committed as" in done
+        assert "uncommitted" not in done
+        assert done.endswith("next: git commit")
     assert project.pinned != before
     assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
 
@@ -194,25 +195,26 @@ def test_where_tools_commit_what_they_write_the_answer_says_so(tools, project):
 def test_what_is_remembered_lands_on_the_branch_and_a_commit_pins_it(tools, project):
     project.git("switch", "-q", "-c", "topic")
     done = tools("remember", name="gateway-limit", text="# Gateway\n\nA hundred requests a second.")
-    assert (done["name"], done["was"]) == ("notes/gateway-limit", "added")
-    landed = done["landed"]
-    assert (landed["branch"], landed["uncommitted"], landed["pinned"]) == ("topic", True, False)
-    assert (done["kb"]["branch"], done["kb"]["dirty"]) == ("topic", True), "as it is after the write"
-    assert "vmrag commit" in landed["then"]
+    pending = "uncommitted: added notes/gateway-limit"
+    assert done.body == ["added notes/gateway-limit (knowledge base, branch topic)", pending]
+    assert done.message == "next: vmrag commit -m MESSAGE, then git commit"
     assert "notes/gateway-limit:1-3" in tools("search", query="gateway requests a second").places
-    assert tools("status")["uncommitted"] == ["added notes/gateway-limit"]
+    assert pending in tools("status").body
     project.vmrag("commit", "-m", "Limits")
-    assert any("git commit" in each for each in tools("status")["reasons"]), "the pin is staged, and in no commit"
+    assert any(line.endswith(", not pinned") for line in tools("status").body), "no commit has the pin yet"
+    assert tools("status").message == "next: git commit"
     project.git("commit", "-q", "-m", "Limits")
     again = tools("remember", name="gateway-limit", text="# Gateway\n\nA hundred requests a second.")
-    assert (again["was"], again["landed"]) == ("unchanged", landed | {"uncommitted": False, "pinned": True, "then": ""})
+    assert again.body == ["unchanged notes/gateway-limit (knowledge base, branch topic)"]
+    assert again.message == "nothing to commit."
+    assert any(line.endswith(", pinned") for line in tools("status").body)
     project.git("switch", "-q", "main")
     tools.error("DOCUMENT_NOT_FOUND", "read", name="notes/gateway-limit")
 
 
 def test_a_document_that_is_replaced_keeps_its_metadata(tools, project):
     project.vmrag("add", "-", "--collection", "decisions", "--id", "x", "--metadata", '{"team": "core"}', stdin="One.")
-    assert tools("remember", name="decisions/x", text="Two.", mode="replace")["was"] == "replaced"
+    assert tools("remember", name="decisions/x", text="Two.", mode="replace").startswith("replaced decisions/x ")
     (row,) = [each for each in project.ask("list", "--collection", "decisions")["documents"] if each["doc_id"] == "x"]
     assert row["metadata"] == {"team": "core"}
     assert tools("read", name="decisions/x").text == "Two."
@@ -222,29 +224,48 @@ def test_remember_changes_an_existing_document_only_by_its_mode(tools, project):
     refused = tools.error("DOCUMENT_EXISTS", "remember", name="decisions/retry-policy", text="Never.")
     assert "Three times, for the gateway." in refused["message"]
     result = tools("remember", name="decisions/retry-policy", text="Five since May.", mode="append")
-    assert (result["was"], result["undo"].partition(" --source")[0]) == ("extended", "vmrag restore")
+    assert result.startswith("extended decisions/retry-policy ")
+    assert "former text: Three times, for the gateway." in result.body
     text = "Three times, for the gateway.\nFive since May."
     assert tools("read", name="decisions/retry-policy").text == text
 
 
 def test_remember_never_replaces_a_document_of_another_collection(tools):
-    result = tools("remember", name="retry-policy", text="Of the mail queue.")
-    assert result["name"] == "notes/retry-policy"
-    assert tools("remember", name="mail/retry", text="Twice.")["name"] == "notes/mail/retry"
-    assert tools("remember", text="# Mail goes out at night\n")["name"] == "notes/mail-goes-out-at-night"
+    for mode in ("add", "replace", "append"):
+        assert tools("remember", name=f"retry-policy-{mode}", text="Once.", mode=mode).startswith("added notes/retry")
+    replaced = tools("remember", name="retry-policy", text="Of the mail queue.", mode="replace")
+    assert replaced.startswith("added notes/retry-policy ")
+    assert tools("read", name="decisions/retry-policy").text == "Three times, for the gateway."
+    assert tools("remember", name="mail/retry", text="Twice.").startswith("added notes/mail/retry ")
+    assert tools("remember", text="# Mail goes out at night\n").startswith("added notes/mail-goes-out-at-night ")
+
+
+def run_restore(project: Project, answer: str) -> None:
+    """Run the command that an answer names, at the top of the repository."""
+    [command] = [line.partition(": ")[2] for line in answer.splitlines() if line.startswith("to restore it: ")]
+    program, *arguments = shlex.split(command)
+    {"git": project.git, "vmrag": project.vmrag}[program](*arguments)
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_is_forgotten_comes_back_by_the_command_that_the_answer_names(tools, project, committed):
+@pytest.mark.parametrize("auto_commit", ["off", "write"])
+@pytest.mark.parametrize("change", ["forget", "replace", "append"])
+def test_command_of_an_answer_restores_a_stored_document(tools, project, change, auto_commit, committed):
     name = "decisions/retry-policy"
     if not committed:
         tools("remember", name=name, text="Four times.", mode="replace")
+    project.git("config", "vmrag.mcp.auto-commit", auto_commit)
     before = project.vmrag("show", name).out
-    done = tools("forget", name="retry-policy")
-    assert name == done["name"]
-    tools.error("DOCUMENT_NOT_FOUND", "read", name=name)
-    assert not any(each.startswith(name) for each in tools("search", query="how often do we retry").places)
-    project.vmrag(*done["undo"].split()[1:])
+    if change == "forget":
+        answer = tools("forget", name="retry-policy")
+        tools.error("DOCUMENT_NOT_FOUND", "read", name=name)
+        assert not any(each.startswith(name) for each in tools("search", query="how often do we retry").places)
+    else:
+        answer = tools("remember", name=name, text="Five times.", mode=change)
+        assert "Five times." in tools("read", name=name).text
+    assert name in answer.body[0]
+    assert f"former text: {before.strip()}" in answer.body
+    run_restore(project, answer)
     assert project.vmrag("show", name).out == before
     assert tools("read", name=name).text == before.rstrip("\n")
 
@@ -385,6 +406,6 @@ def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):
     ]
     assert [each["message"] for each in tools("history", name="docs/timeouts.md")["steps"]] == ["Begin"]
     assert tools("history", since="HEAD")["changed"] == []
-    assert tools("status")["state"] == "files"
+    assert tools("status").body[1:] == ["2 files in 2 sources"]
     assert warned(tools("history")) <= {"NOT_SET_UP"}
     tools.error("NOT_INITIALIZED", "remember", name="x", text="y")

@@ -73,6 +73,7 @@ class NotesWritten(Record, frozen=True):
     """Ids of notes whose former text git does not have. `vmrag restore --undo` restores it."""
     pending: str = ""
     """Why git's index does not have the files yet; empty if it does."""
+    changes: tuple[NoteChange, ...] = ()
 
 
 Plan = Callable[["NoteFolder"], Sequence[NoteChange]]
@@ -286,7 +287,7 @@ def change_notes(
         for change in changes:
             folder.apply_change(change)
         paths = [change.path for change in changes]
-        return NotesWritten(tuple(paths), kept, _stage_files(ws, paths))
+        return NotesWritten(tuple(paths), kept, _stage_files(ws, paths), tuple(changes))
 
 
 def require_trust(ws: Workspace, source: SourceSettings) -> None:

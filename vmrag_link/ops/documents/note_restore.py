@@ -116,7 +116,8 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
 
         written = change_notes(ws, source, plan_undo, allow_secret=True)
         path.unlink(missing_ok=True)
-        return RestoredNotes("", (RestoredNote(named, "modified"),), written)
+        report = NotesWritten(written.paths, written.kept, written.pending)
+        return RestoredNotes("", (RestoredNote(named, "modified"),), report)
     what = f" of {name!r}" if name else ""
     raise DocumentMissing(
         f"no replaced or deleted text{what} is available. vmrag keeps only texts that git does not have.",

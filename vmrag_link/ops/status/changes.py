@@ -4,12 +4,14 @@ files that are documents, with how the work tree differs from HEAD in them. Uses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from vmrag_link import terminal_text
 from vmrag_link.engines.base import root_of
-from vmrag_link.errors import GitError, LimitExceeded
-from vmrag_link.models import ChangeKind, HeaderDifference, Record, Working
+from vmrag_link.errors import GitError, LimitExceeded, plural
+from vmrag_link.git import plumbing
+from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, Working
 from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.copies import StoredCopy, list_copies
@@ -17,6 +19,7 @@ from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.sources import rules
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.source_tree import Key, SourceTree
 
 
 class PendingDocument(Record, frozen=True):
@@ -24,6 +27,10 @@ class PendingDocument(Record, frozen=True):
     doc_id: str
     title: str
     kind: ChangeKind
+
+    @property
+    def shown_name(self) -> str:
+        return terminal_text.one_line(f"{self.collection}/{self.doc_id}")
 
 
 class PendingCollection(Record, frozen=True):
@@ -59,18 +66,28 @@ def changes(ws: Workspace, target: Target) -> PendingChanges:
     """Everything; documents and files only where HEAD's branch can be written on."""
     if ws.trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
         return PendingChanges(unpushed=_unpushed(ws, target))
-    branch = target.kb_branch
-    found = (
-        ws.engine.diff_headers(branch.head, Working(branch.name))
-        if branch and branch.dirty
-        else HeaderDifference((), ())
-    )
+    found = _difference(ws, target.kb_branch)
     return PendingChanges(
-        tuple(PendingDocument(*each.key, each.header.title, each.kind) for each in found.documents),
+        _list_documents(found),
         tuple(PendingCollection(each.key, each.kind) for each in found.collections),
         list_copies(ws, writing.place(target)),
         _unpushed(ws, target),
     )
+
+
+def uncommitted_documents(ws: Workspace, branch: KbBranch | None) -> tuple[PendingDocument, ...]:
+    """Return the documents of a KB branch that no revision of it holds as they are."""
+    return _list_documents(_difference(ws, branch))
+
+
+def _difference(ws: Workspace, branch: KbBranch | None) -> HeaderDifference:
+    if branch is None or not branch.dirty:
+        return HeaderDifference((), ())
+    return ws.engine.diff_headers(branch.head, Working(branch.name))
+
+
+def _list_documents(found: HeaderDifference) -> tuple[PendingDocument, ...]:
+    return tuple(PendingDocument(*change.key, change.header.title, change.kind) for change in found.documents)
 
 
 def _unpushed(ws: Workspace, target: Target) -> Unpushed | None:
@@ -99,8 +116,22 @@ class SourceCollection(Record, frozen=True):
     files: int
 
 
+class SourceChange(Record, frozen=True):
+    """A file of a source that differs from HEAD."""
+
+    name: str
+    """Its path, or `COLLECTION/ID` of a note."""
+    kind: Literal["added", "modified", "removed", "unmerged"]
+    path: str
+
+    @property
+    def shown_name(self) -> str:
+        """The name, and the path of a note, in one line."""
+        return terminal_text.one_line(self.name if self.name == self.path else f"{self.name} ({self.path})")
+
+
 class SourcesStatus(Record, frozen=True):
-    """`uncommitted`: `COLLECTION/PATH`, as they are; `edited`: their paths, or names of notes;
+    """`uncommitted`: `COLLECTION/PATH`, as they are; `changed`: each file once, also removed ones;
     `removed`: paths that the work tree has no more; `untracked`: how many more files git does not
     track. `missing`: paths of which this clone has no contents. `unavailable`: why collections
     cannot be searched, by name. `problem`: why nothing is known of the files; empty otherwise.
@@ -113,7 +144,21 @@ class SourcesStatus(Record, frozen=True):
     missing: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = {}
     problem: str = ""
-    edited: tuple[str, ...] = ()
+    changed: tuple[SourceChange, ...] = ()
+    files: int = 0
+    """Files of all collections. A file that is in two of them counts once."""
+
+    @property
+    def sentence(self) -> str:
+        """How many files are searched, and how they differ from HEAD."""
+        numbers = (
+            (len(self.changed) - len(self.removed), "edited"),
+            (len(self.removed), "removed"),
+            (self.untracked, "untracked and not searched"),
+            (len(self.missing), "missing in this clone and not searched"),
+        )
+        total = f"{plural(self.files, 'file')} in {plural(len(self.collections), 'source')}"
+        return ", ".join([total, *(f"{number} {what}" for number, what in numbers if number)])
 
 
 def sources_status(ws: Workspace) -> SourcesStatus | None:
@@ -131,6 +176,7 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
         everything = ws.config.searches_untracked
         unsearched = [source for source in tree.sources if not rules.searches_untracked(source, untracked=everything)]
         untracked = work_tree.untracked_count(ws.places, unsearched) if unsearched else 0
+        changed = tuple(sorted(_list_changes(ws, tree), key=lambda change: change.path))
     except (GitError, LimitExceeded) as why:  # a status has to answer
         return SourcesStatus(problem=why.message)
     counts = {name: len(files) for name, files in tree.listing.files.items()}
@@ -140,9 +186,31 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
             SourceCollection(each.collection, each.kind, counts.get(each.collection, 0)) for each in tree.sources
         ),
         uncommitted=tuple(map("/".join, edited)),
-        edited=tuple(sorted({"/".join(key) if tree.files[key].note_id else key[1] for key in edited})),
+        changed=changed,
+        files=len({file.path for file in tree.files.values()}),
         removed=tree.listing.removed,
         untracked=untracked,
         missing=tree.listing.missing,
         unavailable=tree.unavailable,
     )
+
+
+def _list_changes(ws: Workspace, tree: SourceTree) -> Iterator[SourceChange]:
+    """Yield each file once, although two sources may have it."""
+    for path, key in {file.path: key for key, file in tree.files.items()}.items():
+        file = tree.files[key]
+        if file.uncommitted:
+            yield SourceChange("/".join(key) if file.note_id else path, file.uncommitted, path)
+    former = _list_former_notes(ws, tree)
+    for path in tree.listing.removed:
+        yield SourceChange("/".join(former.get(path, (path,))), "removed", path)
+
+
+def _list_former_notes(ws: Workspace, tree: SourceTree) -> Mapping[str, Key]:
+    """Return the notes of HEAD by their paths, if the work tree has removed one."""
+    folders = tuple(f"{source.folder}/" for source in tree.sources if source.write)
+    commit = plumbing.head(ws.places).commit
+    if not commit or not any(path.startswith(folders) for path in tree.listing.removed):
+        return {}
+    before = source_tree.at_commit(ws, commit, ws.sources.config, stored=ws.stored_collections())
+    return {file.path: key for key, file in before.files.items() if file.note_id} if before else {}

@@ -59,6 +59,8 @@ class KbStatus(Record, frozen=True):
     detached: bool = True
     dirty: bool = False
     documents: int = 0
+    pinned: bool = False
+    """Whether HEAD's commit pins the revision."""
 
 
 class BoundIndex(Record, frozen=True):
@@ -113,6 +115,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     state, reasons, hint = _state(ws, target, damage)
     reasons += _warnings(ws)
     pin = pinning.block(target.pin) if target.pin else None
+    pinned = is_pinned(ws, target)
     behind = background.report(background.sync_of(ws.places))
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
@@ -126,7 +129,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         _interrupted_commit(ws)
         + ([unmergeable.sentence] if unmergeable else [])
         + _waiting(ws, target, merge)
-        + _uncommitted_pin(ws, target)
+        + ([] if pinned else _uncommitted_pin(ws, target))
         + (_half_merged(ws, git.head) if state != "dropped" else [])
     )
     reasons += _background(ws, behind) if behind else []
@@ -145,7 +148,19 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     if merge and not merge.written:  # what it brings moves the pin
         hint = RESOLVE if state == "drift" else hint
     return StatusReport(
-        state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found, files
+        state,
+        state == "in_sync",
+        git,
+        pin,
+        _kb(ws, target, pinned=pinned),
+        index,
+        behind,
+        reasons,
+        hint,
+        chroma,
+        server,
+        found,
+        files,
     )
 
 
@@ -229,7 +244,7 @@ def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
         return None, [malformed.message]
 
 
-def _kb(ws: Workspace, target: Target) -> KbStatus:
+def _kb(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus:
     branch, stood = target.kb_branch, ws.standing_revision
     stands = stood if stood and ws.engine.has_revision(stood) else None
     wanted = target.revision if target.state == "pinned" else stands
@@ -241,7 +256,9 @@ def _kb(ws: Workspace, target: Target) -> KbStatus:
         documents = ws.engine.count(Working(branch.name))
     elif revision:
         documents = ws.engine.count(revision)
-    return KbStatus(ws.engine.name, revision, branch.name if branch else None, detached, dirty, documents)
+    name = branch.name if branch else None
+    pinned = pinned and revision == target.revision
+    return KbStatus(ws.engine.name, revision, name, detached, dirty, documents, pinned)
 
 
 def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
@@ -335,17 +352,23 @@ def _finishing(merge: MergeState | None) -> str:
     return "vmrag commit, or vmrag merge --abort" if merge and merge.written else RESOLVE
 
 
+def is_pinned(ws: Workspace, target: Target) -> bool:
+    """Return whether HEAD's commit has the pin of the work tree."""
+    pin = target.trigger.pin
+    if pin is None or target.state != "pinned" or plumbing.head(ws.places).commit is None:
+        return False
+    return plumbing.holds(ws.places, f"HEAD:{PIN_NAME}", pin)
+
+
 def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
-    """Whether the next clone gets another pin: git commits the files that one names, and nothing
-    else that is staged.
+    """Return how to commit the pin: git commits the files that one names, and nothing else that is
+    staged.
     """
     from vmrag_link.git import pin_conflict
 
     if target.state != "pinned" or pin_conflict.undecided(ws.places):
         return []
     pin = target.trigger.pin
-    if pin is not None and plumbing.head(ws.places).commit and plumbing.holds(ws.places, f"HEAD:{PIN_NAME}", pin):
-        return []
     if (ws.places.top / ".jj").is_dir():  # it commits what lies there, staged or not
         return ["The pin is in no commit yet: jj commit"]
     if pin_merge.staged_pin(ws.places) == pin:

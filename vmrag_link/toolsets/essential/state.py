@@ -1,66 +1,103 @@
-"""The tool status, and its result."""
+"""The tool status, and the lines about uncommitted changes that remember and forget also show."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from vmrag_link.errors import plural
+from vmrag_link import terminal_text
+from vmrag_link.errors import plural, quoted
+from vmrag_link.git import note_index
 from vmrag_link.ops.status import status as statuses
+from vmrag_link.ops.status.changes import PendingChanges, PendingDocument, SourceChange, SourcesStatus
+from vmrag_link.ops.status.status import GitBlock, KbStatus, StatusReport
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.toolsets.essential import texts
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import TextResult
 from vmrag_mcp.session import Call
 
 LISTED = 50
-"""Documents and files that an answer names of each kind."""
+"""Uncommitted files and documents that an answer names."""
+
+FILES_TO_ADD = 3
+"""Files that a command names. It adds all files if there are more."""
 
 
-class StateResult(ToolResult, frozen=True):
-    """`pin`: the revision that the code pins; `revision`: what is read. `uncommitted` documents,
-    and `files` of sources that differ from HEAD, as `KIND NAME`. `unpushed`: revisions; null where
-    there is no remote, or nothing is known of it. `next`: the command that helps.
-    """
+class StateText(TextResult, frozen=True):
+    """An answer whose lines show what is uncommitted, so that the last line does not repeat it."""
 
     whole_kb: ClassVar[bool] = True
 
-    state: str
-    code_branch: str | None
-    pin: str | None
-    revision: str | None
-    documents: int
-    uncommitted: list[str]
-    files: list[str]
-    unpushed: int | None
-    reasons: list[str]
-    next: str
-
 
 @tool("R", of_files=True, includes=("dolt_status",), same_effect=("dolt_status",))
-def status(call: Call) -> StateResult:
-    """Whether knowledge and code agree, which documents are not committed or not pinned, what is
-    not pushed, and what to type next.
+def status(call: Call) -> StateText:
+    """Show which commit and revision the answers come from, how many files and stored documents are
+    searched, and what is uncommitted or unpushed.
     """
     call.stands(texts.here(call.ws))
-    found = statuses.status(call.ws, with_changes=True)
-    pending, sources = found.changes, found.sources
-    uncommitted = [f"{each.kind} {each.collection}/{each.doc_id}" for each in pending.documents] if pending else []
-    files = [f"uncommitted {path}" for path in sources.edited] if sources else []
-    more = _more(uncommitted, "uncommitted documents") + _more(files, "files")
-    return StateResult(
-        state=found.state,
-        code_branch=found.git.branch,
-        pin=found.pin.dolt_commit[:12] if found.pin else None,
-        revision=found.kb.revision[:12] if found.kb.revision else None,
-        documents=found.kb.documents,
-        uncommitted=uncommitted[:LISTED],
-        files=files[:LISTED],
-        unpushed=pending.unpushed.revisions if pending and pending.unpushed else None,
-        reasons=[*found.reasons, *more],
-        next=found.hint or ("vmrag commit -m MESSAGE" if uncommitted else ""),
-        message=f"{found.state.replace('_', ' ')}: {plural(len(uncommitted), 'uncommitted document')}.",
+    report = statuses.status(call.ws, with_changes=True)
+    return StateText(
+        text="\n".join(map(terminal_text.one_line, _state_lines(report))), message=_describe_next(call, report)
     )
 
 
-def _more(names: Sequence[str], what: str) -> list[str]:
-    return [f"{len(names) - LISTED} more {what}: vmrag status -v"] if len(names) > LISTED else []
+def _state_lines(report: StatusReport) -> Iterator[str]:
+    pending, sources = report.changes or PendingChanges(), report.sources or SourcesStatus()
+    documents = pending.documents[: LISTED // 2]
+    files = sources.changed[: LISTED - len(documents)]
+    yield _describe_commit(report.git)
+    if report.state not in ("in_sync", "files"):
+        yield f"state: {report.state.replace('_', ' ')}"
+    if report.sources:
+        yield f"files: {sources.problem}" if sources.problem else sources.sentence
+        yield from (f"{name} cannot be searched: {why}" for name, why in sources.unavailable.items())
+        yield from map(show_uncommitted, files)
+    if report.kb.revision:
+        yield _describe_documents(report.kb, len(pending.documents) + len(pending.collections))
+        yield from (f"uncommitted: {change.kind} collection {change.name}" for change in pending.collections[:LISTED])
+        yield from map(show_uncommitted, documents)
+    if more := len(pending.documents) + len(sources.changed) - len(documents) - len(files):
+        yield f"{more} more: vmrag status -v"
+    if unpushed := pending.unpushed:
+        if unpushed.revisions is None:
+            yield f"unpushed: not known, {unpushed.problem}"
+        elif unpushed.revisions:
+            yield f"unpushed: {plural(unpushed.revisions, 'revision')}"
+    yield from report.reasons
+
+
+def _describe_commit(git: GitBlock) -> str:
+    commit = f"commit {git.head[:7]}" if git.head else "no commit yet"
+    return f"{commit} on {git.branch}" if git.branch else f"{commit}, detached HEAD"
+
+
+def _describe_documents(kb: KbStatus, changes: int) -> str:
+    count = plural(kb.documents, "stored document") if kb.documents else "no stored documents"
+    uncommitted = f", with {plural(changes, 'uncommitted change')}" if changes else ""
+    return f"{count} at revision {(kb.revision or '')[:7]}, {'pinned' if kb.pinned else 'not pinned'}{uncommitted}"
+
+
+def _describe_next(call: Call, report: StatusReport) -> str:
+    files = [change.path for change in report.sources.changed] if report.sources else []
+    documents = bool(report.changes and (report.changes.documents or report.changes.collections))
+    files += [PIN_NAME] if report.pin and not documents and not report.kb.pinned and report.kb.revision else []
+    if report.hint or documents or files:
+        return f"next: {report.hint or describe_steps(call, documents=documents, files=files)}"
+    return "everything that is searched is committed."
+
+
+def show_uncommitted(change: SourceChange | PendingDocument) -> str:
+    """Return the line about an uncommitted file or document."""
+    return f"uncommitted: {change.kind} {change.shown_name}"
+
+
+def describe_steps(call: Call, *, documents: bool = False, files: Sequence[str] = ()) -> str:
+    """Return the commands that commit these files, and uncommitted documents with their pin."""
+    steps = [call.worded("dolt_commit") or "vmrag commit -m MESSAGE"] if documents else []
+    if (call.ws.places.top / ".jj").is_dir():
+        return ", then ".join([*steps, "jj commit"])
+    staged = note_index.staged_files(call.ws.places) if files else ()
+    if unstaged := [path for path in files if path not in staged]:
+        steps.append(f"git add {' '.join(map(quoted, unstaged)) if len(unstaged) <= FILES_TO_ADD else '-A'}")
+    return terminal_text.one_line(", then ".join([*steps, "git commit"]))

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType
-
+from vmrag_link import terminal_text
 from vmrag_link.conversion.reading import markdown_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import AccessDenied, NoteExists, UsageInvalid, VmragError, quoted
-from vmrag_link.models import LONGEST_TEXT, ChangeCounts, Record
+from vmrag_link.git import plumbing
+from vmrag_link.models import LONGEST_TEXT, ChangeCounts
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.documents.drafts import New, new_documents
-from vmrag_link.ops.documents.note_files import NoteFolder
+from vmrag_link.ops.documents.note_files import NoteFolder, NotesWritten
 from vmrag_link.ops.documents.note_names import id_of
 from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, remove_notes
 from vmrag_link.ops.documents.put import PutRequest, put
-from vmrag_link.ops.documents.remove import remove_named
+from vmrag_link.ops.documents.remove import keep_unsaved, remove_named, unsaved_of
 from vmrag_link.ops.documents.update import DocumentUpdate, update
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.ops.status.changes import SourcesStatus, sources_status, uncommitted_documents
+from vmrag_link.ops.status.status import is_pinned
 from vmrag_link.ops.system import stores
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import notes
+from vmrag_link.toolsets.essential.state import StateText, describe_steps, show_uncommitted
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -37,35 +42,6 @@ COLLECTION = "notes"
 """The stored collection of names without a collection, if there is no writable source."""
 
 Mode = Literal["add", "replace", "append"]
-
-
-class Landing(Record, frozen=True):
-    """Place of a change."""
-
-    branch: str | None
-    """The KB branch of a stored document; None for a note, which is a file."""
-    uncommitted: bool
-    pinned: bool
-    """True if the git commit that is checked out pins the change of a stored document."""
-    then: str
-    """How the change becomes part of a git commit."""
-
-
-class RememberResult(ToolResult, frozen=True):
-    name: str
-    """The name that read, remember and forget accept."""
-    was: str
-    """Effect on the document: added, replaced, extended or unchanged."""
-    landed: Landing
-    file: Annotated[str | UnsetType, Meta(description="the file of a note")] = UNSET
-    undo: Annotated[str | UnsetType, Meta(description="restores the text that was replaced")] = UNSET
-    commit: Annotated[str | UnsetType, Meta(description="the git commit that holds the note")] = UNSET
-
-
-class ForgetResult(ToolResult, frozen=True):
-    name: str
-    landed: Landing
-    undo: Annotated[str | UnsetType, Meta(description="the command that restores the document")] = UNSET
 
 
 @tool(
@@ -81,7 +57,7 @@ def remember(
     name: Annotated[str, Given("for example decisions/retry-policy; default: made from the title")] = "",
     mode: Annotated[Mode, Given("effect on an existing note; add refuses it")] = "add",
     commit: Annotated[bool, Given("make a git commit of the note, if the user allows it")] = False,
-) -> RememberResult:
+) -> StateText:
     """Store a short note that the user wants to know later and that no file contains: a decision, a
     reason, a finding. An existing note changes only with mode=replace or mode=append.
     """
@@ -96,28 +72,48 @@ def remember(
 
 def _remember_note(
     call: Call, source: SourceSettings, document: DocumentName, text: str, *, mode: Mode, commit: bool
-) -> RememberResult:
+) -> StateText:
     if commit:
         _require_commit_allowed(call, document)
+    head = plumbing.head(call.ws.places).commit
     _, result = add_note(call.ws, source, NoteDraft(text, document.doc_id), "refuse" if mode == "add" else mode)
     outcome.warn_pending(call, result)
-    paths = result.notes.paths if result.notes else ()
-    undo = ""
-    if result.report.changes.modified:
-        kept = bool(result.notes and result.notes.kept)
-        undo = f"vmrag restore --undo {quoted(str(document))}" if kept else _restore_committed(paths)
-    made = _commit_note(call, paths, document) if commit and paths else ""
-    then = "`git commit` keeps it." if paths and not made else ""
-    was = _describe_change(result.report.changes, mode)
-    return RememberResult(
-        name=str(document),
-        was=was,
-        landed=Landing(None, uncommitted=bool(then), pinned=False, then=then),
-        file=paths[0] if paths else UNSET,
-        undo=undo or UNSET,
-        commit=made or UNSET,
-        message=f"{document} is {was}. {then}".strip(),
-    )
+    verb = _describe_change(result.report.changes, mode)
+    return _note_result(call, document, verb, result.notes or NotesWritten(), head, commit=commit)
+
+
+def _note_result(
+    call: Call, document: DocumentName, verb: str, written: NotesWritten, head: str | None, *, commit: bool = False
+) -> StateText:
+    """Return the answer about a note that was written or deleted.
+
+    `head`: the commit before the call. With `commit`, the note is committed.
+    """
+    [path] = written.paths or [""]
+    lines = [terminal_text.one_line(f"{verb} {document}{f' ({path})' if path else ''}")]
+    for change in written.changes:
+        if change.before is not None:
+            former = notes.parse_note(change.before.decode(errors="replace"), change.doc_id).content
+            kept = written.kept or head is None
+            lines += _former_lines(
+                former,
+                f"vmrag restore --undo {quoted(str(document))}" if kept else _restore_committed(head or "", path),
+            )
+    sources = sources_status(call.ws) or SourcesStatus()
+    pending = next((change for change in sources.changed if path == change.path or str(document) == change.name), None)
+    if commit and pending and (made := _commit_note(call, pending.path, document)):
+        return StateText(text="\n".join(lines), message=f"committed as {made[:7]}.")
+    lines += [show_uncommitted(pending)] if pending else []
+    if not pending and not sources.problem:
+        return StateText(text="\n".join(lines), message="nothing to commit.")
+    steps = describe_steps(call, files=[pending.path] if pending else written.paths)
+    return StateText(text="\n".join(lines), message=f"next: {steps}")
+
+
+def _former_lines(text: str, restore: str) -> list[str]:
+    """Return the lines that name the text which was replaced or deleted, and how to restore it."""
+    first = terminal_text.cut_text(terminal_text.one_line(notes.first_line(text)), FORMER)
+    return [f"former text: {first}", f"to restore it: {terminal_text.one_line(restore)}"]
 
 
 def _describe_change(changes: ChangeCounts, mode: Mode) -> str:
@@ -131,8 +127,10 @@ def _make_document(name: DocumentName, text: str) -> ImportedDocument:
     return document
 
 
-def _restore_committed(paths: tuple[str, ...]) -> str:
-    return f"git restore --source=HEAD --staged --worktree -- {' '.join(map(quoted, paths))}" if paths else ""
+def _restore_committed(commit: str, path: str) -> str:
+    """Return the git command that restores a file as a commit has it, in any folder."""
+    magic = ":/" if re.fullmatch(r"[\w./ -]+", path) else ":(top,literal)"
+    return f"git restore --source={commit[:12]} --staged --worktree -- {quoted(magic + path)}"
 
 
 def _require_commit_allowed(call: Call, name: DocumentName) -> None:
@@ -155,22 +153,26 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
         )
 
 
-def _commit_note(call: Call, paths: tuple[str, ...], name: DocumentName) -> str:
+def _commit_note(call: Call, path: str, name: DocumentName) -> str:
     from vmrag_link.ops.documents.note_commit import commit_notes
 
     try:
-        return commit_notes(call.ws, paths, f"Note {name.doc_id} (remember)").commit[:12]
+        message = terminal_text.one_line(f"Note {name} (remember)")
+        return commit_notes(call.ws, [path], message).commit
     except VmragError as error:  # the note is written
         call.warn("NOT_COMMITTED", error.sentence)
         return ""
 
 
-def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) -> RememberResult:
+def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) -> StateText:
     ws, at = call.ws, call.standing().at
     stores.require_versioned(ws, target.collection, [target.doc_id])
     present = ws.engine.document(at, target.collection, target.doc_id)
-    undo = ""
-    if present and mode == "add" and present.content != text:
+    if present is None:
+        document = _make_document(target, text)
+        call.pending(put(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending)
+        return _stored_result(call, target, "added")
+    if mode == "add" and present.content != text:
         raise NoteExists(
             f"the document {target} exists. Its text is:\n{present.content[:SHOWN].rstrip()}",
             hint="mode=replace, mode=append, or another name",
@@ -178,29 +180,50 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
             name=str(target),
             text=present.content[:SHOWN],
         )
-    if present:
-        before = present.content
-        joint = "" if before.endswith("\n") else "\n"
-        whole = f"{before}{joint}{text}" if mode == "append" else text
-        result = update(ws, target.collection, [DocumentUpdate(target.doc_id, whole)])
-        call.pending(result.pending)
-        was = _describe_change(ChangeCounts(modified=len(result.report.ids)), mode)
-        undo = f"vmrag restore --source {ws.revision()} {quoted(str(target))}" if result.report.ids else ""
-    else:
-        document = _make_document(target, text)
-        call.pending(put(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending)
-        was = "added"
-    landed = _landing(call, target)
-    message = f"{target} is {was}. {landed.then}".strip()
-    return RememberResult(name=str(target), was=was, landed=landed, undo=undo or UNSET, message=message)
+    joint = "" if present.content.endswith("\n") else "\n"
+    whole = f"{present.content}{joint}{text}" if mode == "append" else text
+    if whole == present.content:
+        return _stored_result(call, target, "unchanged")
+    lost = unsaved_of(ws, at, lambda key: key == target.key)
+    revision = keep_unsaved(ws, at, lost, before="one was replaced") or ws.revision()
+    result = update(ws, target.collection, [DocumentUpdate(target.doc_id, whole)])
+    call.pending(result.pending)
+    verb = _describe_change(ChangeCounts(modified=1), mode)
+    return _stored_result(call, target, verb, _former_lines(present.content, _restore_stored(revision, target)))
+
+
+def _restore_stored(revision: str, name: DocumentName) -> str:
+    return f"vmrag restore --source {revision} {quoted(str(name))}"
+
+
+def _stored_result(call: Call, name: DocumentName, verb: str, former: Sequence[str] = ()) -> StateText:
+    """Return the answer about a stored document that was written or deleted."""
+    ws = call.ws
+    call.commit_written()
+    call.stands(standing(ws))
+    target = ws.target()
+    pending = [
+        document
+        for document in uncommitted_documents(ws, target.kb_branch)
+        if (document.collection, document.doc_id) == name.key
+    ]
+    branch = f" (knowledge base, branch {target.kb_branch.name})" if target.kb_branch else ""
+    lines = [terminal_text.one_line(f"{verb} {name}{branch}"), *former, *map(show_uncommitted, pending)]
+    committed = not pending and is_pinned(ws, target)
+    files = [] if pending else [PIN_NAME]
+    steps = "nothing to commit." if committed else f"next: {describe_steps(call, documents=not files, files=files)}"
+    return StateText(text="\n".join(lines), message=steps)
 
 
 SHOWN = 1000
 """Characters of the present text that a refusal shows."""
 
+FORMER = 80
+"""Characters of the text that was replaced or deleted, in an answer."""
+
 
 @tool("WD", of_files=True, includes=("chroma_delete_documents",), same_effect=("chroma_delete_documents",))
-def forget(call: Call, *, name: Annotated[str, Given("of one note or stored document")]) -> ForgetResult:
+def forget(call: Call, *, name: Annotated[str, Given("of one note or stored document")]) -> StateText:
     """Delete one note that is wrong or outdated. Files of the project are deleted with git instead.
     The answer contains how to restore it.
     """
@@ -208,21 +231,19 @@ def forget(call: Call, *, name: Annotated[str, Given("of one note or stored docu
     ws = call.ws
     source = ws.sources.writable(document.collection)
     if source and not (ws.initialized and "/" not in name and _is_stored_only(ws, source, name)):
-        return _forget_note(call, source, document)
+        head = plumbing.head(ws.places).commit
+        written = remove_notes(ws, source, [document.doc_id])
+        outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
+        return _note_result(call, document, "deleted", written, head)
     at = call.standing().at
     stored = document_names.find(ws.engine, [at], str(document) if "/" in name else name)
     stores.require_versioned(ws, stored.collection, [stored.doc_id])
+    present = ws.engine.document(at, stored.collection, stored.doc_id)
     removal = remove_named(ws, [stored.doc_id], within=stored.collection, confirmed=True)
-    restored = removal.report.kept or ws.revision()
-    undo = (
-        ""
-        if removal.report.unsaved and not removal.report.kept
-        else f"vmrag restore --source {restored} {quoted(str(stored))}"
+    former = _former_lines(
+        present.content if present else "", _restore_stored(removal.report.kept or ws.revision(), stored)
     )
-    landed = _landing(call, stored)
-    return ForgetResult(
-        name=str(stored), landed=landed, undo=undo or UNSET, message=f"{stored} is deleted. {landed.then}".strip()
-    )
+    return _stored_result(call, stored, "deleted", former)
 
 
 def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
@@ -230,14 +251,6 @@ def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
     return NoteFolder(ws, source).find_note(doc_id) is None and bool(
         document_names.candidates(ws.engine, ws.at(), doc_id)
     )
-
-
-def _forget_note(call: Call, source: SourceSettings, document: DocumentName) -> ForgetResult:
-    written = remove_notes(call.ws, source, [document.doc_id])
-    outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
-    undo = f"vmrag restore --undo {quoted(str(document))}" if written.kept else _restore_committed(written.paths)
-    landed = Landing(None, uncommitted=True, pinned=False, then="`git commit` keeps the deletion.")
-    return ForgetResult(name=str(document), landed=landed, undo=undo, message=f"{document} is deleted. {landed.then}")
 
 
 def _document_name(call: Call, name: str) -> DocumentName:
@@ -267,20 +280,3 @@ def _document_name(call: Call, name: str) -> DocumentName:
     if file and not ws.sources.writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
     return document
-
-
-def _landing(call: Call, name: DocumentName) -> Landing:
-    """Return where the knowledge base is now, and whether this document differs there."""
-    ws = call.ws
-    call.stands(standing(ws))
-    branch = ws.target().kb_branch
-    differs = False
-    if branch and branch.dirty:
-        found = ws.engine.diff_headers(branch.head, ws.at()).documents
-        differs = any(change.key == name.key for change in found)
-    if ws.config.mcp.auto_commit == "write":  # when this answer is made; a warning tells of failure
-        then = "It is committed with this call, and the next `git commit` also commits the staged pin."
-        return Landing(branch.name if branch else None, False, not differs, then if differs else "")
-    keep = call.worded("dolt_commit") or "`vmrag commit -m MESSAGE` (or the toolset dolt)"
-    then = f"{keep} makes a revision of it and stages the pin, which the next `git commit` commits."
-    return Landing(branch.name if branch else None, differs, not differs, then if differs else "")
