@@ -563,6 +563,7 @@ def test_status_in_sync_and_with_uncommitted_documents(project):
         "detached": False,
         "dirty": False,
         "documents": 4,
+        "pinned": True,
     }
     assert (report["index"]["revision"], report["index"]["documents"]) == (project.pinned, 4)
     assert report["index"]["working_copy"] is None

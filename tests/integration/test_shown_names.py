@@ -87,7 +87,7 @@ def test_list_and_grep_and_diff_print_paths(project):
     assert project.vmrag("grep", "-l", "below").out == "docs/README.md\n"
     (project.top / "docs/config.rst").write_text("Config\n")
     assert project.vmrag("diff", "--name-only").out == "docs/config.rst\n"
-    assert "edited: docs/config.rst\n" in project.vmrag("status").out
+    assert "    modified:  docs/config.rst\n" in project.vmrag("status").out
 
 
 def test_answers_for_programs_keep_collection_and_id(project):

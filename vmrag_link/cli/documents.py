@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from vmrag_link.cli import answering, output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, enumerated, plural, quoted
+from vmrag_link.errors import FAILED_CHECK, OK, GitReferenceMissing, UsageInvalid, enumerated, plural, quoted
 
 if TYPE_CHECKING:
     from vmrag_link.ops.branches.restore import Restoration
@@ -188,7 +188,12 @@ def _restore_notes(
 
     if undo:
         return note_restore.undo_note(ws, f"{within}/{names[0]}" if within and names else next(iter(names), None))
-    selection = note_restore.find_notes_at(ws, names, ref=ref, within=within)
+    try:
+        selection = note_restore.find_notes_at(ws, names, ref=ref, within=within)
+    except GitReferenceMissing:
+        if not ws.initialized:
+            raise
+        return None  # it may be a revision of the knowledge base
     return note_restore.restore_notes(ws, selection.documents, ref=ref) if selection else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -193,7 +194,7 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
 
 
 def _restore_stored(revision: str, name: DocumentName) -> str:
-    return f"vmrag restore --source {revision} {quoted(str(name))}"
+    return f"vmrag restore --source {revision[:12]} {quoted(str(name))}"
 
 
 def _stored_result(call: Call, name: DocumentName, verb: str, former: Sequence[str] = ()) -> StateText:
@@ -267,16 +268,24 @@ def _document_name(call: Call, name: str) -> DocumentName:
         if source.write and (doc_id := id_of(ws, source, name)) != name:
             return DocumentName(source.collection, doc_id)
     collection, slash, doc_id = name.partition("/")
-    existing = {*(source.collection for source in configured), *ws.stored_collections()}
-    document = DocumentName(collection, doc_id) if slash and collection in existing else None
+    files, stored = {source.collection for source in configured}, _stored_collections(call)
+    document = DocumentName(collection, doc_id) if slash and collection in files | stored else None
     first = ws.sources.writable()
     if document is None:
         document = DocumentName(first.collection if first else COLLECTION, name)
     if ws.sources.writable(document.collection) or not configured:
         return document
-    if document.collection in {source.collection for source in configured} - {*ws.stored_collections()}:
+    if document.collection in files - stored:
         raise source_read_only(document.collection, document.doc_id)
     file = listing.show_file(ws, name) if ":" not in name else None
     if file and not ws.sources.writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
     return document
+
+
+def _stored_collections(call: Call) -> set[str]:
+    """Return the collections of the knowledge base, which may not be indexed here yet."""
+    ws = call.ws
+    with contextlib.suppress(VmragError):  # notes are written without it
+        return {row.name for row in ws.engine.collections(call.standing().at)} if ws.initialized else set()
+    return {*ws.stored_collections()}
