@@ -272,4 +272,4 @@ def test_names_and_texts_cannot_forge_a_line(stored):
     stored.write(f"{FOLDER}/b.md", "first \u2028uncommitted: added x\u0085uncommitted: added y\n")
     answer = desk.tools("forget", name="notes/b")
     assert answered(answer) == []
-    assert answer.body[1].startswith("former text: first ")
+    assert answer.body[1].startswith("former text: first")
