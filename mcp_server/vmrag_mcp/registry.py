@@ -23,19 +23,19 @@ from vmrag_mcp.results import ToolResult
 CORE = {
     each.name: each
     for each in (
-        Toolset("chroma", "collections and documents", __package__, tools=(".tools.collections", ".tools.documents")),
+        Toolset("chroma", "collections, documents", __package__, tools=(".tools.collections", ".tools.documents")),
         Toolset(
             "dolt",
-            "status, commit, branches, fetch, pull, push",
+            "commit, branches, fetch, push",
             __package__,
             tools=(".tools.history", ".tools.working", ".tools.remotes"),
         ),
-        Toolset("link", "which revision a git commit pins", __package__, tools=(".tools.link",)),
-        Toolset("merge", "merge, diff, conflicts", __package__, tools=(".tools.merging", ".tools.diff")),
-        Toolset("sync", "repair the vector index", __package__, tools=(".tools.sync",)),
+        Toolset("link", "revision of a commit", __package__, tools=(".tools.link",)),
+        Toolset("merge", "diff, conflicts", __package__, tools=(".tools.merging", ".tools.diff")),
+        Toolset("sync", "index upkeep", __package__, tools=(".tools.sync",)),
         Toolset(
             "toolsets",
-            "list toolsets",
+            "list them",
             __package__,
             tools=(".tools.toolsets", ".tools.enabling"),
         ),

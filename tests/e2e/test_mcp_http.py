@@ -20,6 +20,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.support import terminal
+from tests.support.mcp import text_answer
 from tests.support.mcp_process import HANDSHAKE, PATIENCE, finished, served
 
 template, project = terminal.template, terminal.project
@@ -208,7 +209,7 @@ def test_what_one_session_switches_on_no_other_one_gets_or_hears_of(running):
             }
             before = await tools_of(clients["other"])
             done = await clients["one"].call_tool("enable_toolset", {"toolset": "thinking"})
-            assert THOUGHTS in done.structured_content["tools"]
+            assert THOUGHTS in text_answer(done).switched_on
             with anyio.fail_after(PATIENCE):
                 await heard["one"].wait()
             assert THOUGHTS in await tools_of(clients["one"])
@@ -223,14 +224,27 @@ def test_what_one_session_switches_on_no_other_one_gets_or_hears_of(running):
     assert THOUGHTS not in talk(running.url, tools_of, "legacy")
 
 
+def test_search_keeps_its_meaning_in_a_session_that_adds_libraries(running):
+    async def enable(client):
+        done = text_answer(await client.call_tool("enable_toolset", {"toolset": "ingest"}))
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+        found = (await client.call_tool("libraries_search", {"query": "setup"})).structured_content
+        return done, listed, found, await client.call_tool("search", {"query": "setup"})
+
+    done, listed, found, answer = talk(running.url, enable, "legacy", **{"X-MCP-Toolsets": "essential"})
+    assert {"libraries_search", "search"} <= {*done.switched_on, "search"} & listed.keys()
+    assert ("library" in listed["libraries_search"].input_schema["properties"], "results" in found) == (True, True)
+    assert ("symbol" in listed["search"].input_schema["properties"], answer.structured_content) == (True, None)
+
+
 def test_without_a_session_nothing_is_switched_on_and_the_answer_says_how_to_choose(running):
     async def enable(client):
-        done = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
-        return done, await tools_of(client)
+        done = await client.call_tool("enable_toolset", {"toolset": "thinking"})
+        return done.content[0].text, await tools_of(client)
 
     refused, there = talk(running.url, enable)
-    assert (refused["code"], THOUGHTS in there) == ("ACCESS_DENIED", False)
-    header = re.search(r"X-MCP-Toolsets: (\S+), or", refused["suggestions"][0])[1]
+    assert (refused.startswith("error ACCESS_DENIED: "), THOUGHTS in there) == (True, False)
+    header = re.search(r"X-MCP-Toolsets: (\S+) in", refused)[1]
     assert THOUGHTS in talk(running.url, tools_of, **{"X-MCP-Toolsets": header})
 
 
@@ -240,10 +254,10 @@ def test_session_id_that_the_server_did_not_issue_begins_no_session(running, ses
 
     async def enable(client):
         answer = await client.call_tool("enable_toolset", {"toolset": "thinking"})
-        return answer.structured_content, await tools_of(client)
+        return answer.content[0].text, await tools_of(client)
 
     refused, listed = talk(running.url, enable, **headers)
-    assert (refused["code"], THOUGHTS in listed) == ("ACCESS_DENIED", False)
+    assert (refused.startswith("error ACCESS_DENIED: "), THOUGHTS in listed) == (True, False)
     assert THOUGHTS not in talk(running.url, tools_of, **headers)
     named = {**headers, "X-MCP-Toolsets": "essential"}
     assert talk(running.url, tools_of, **named) == ESSENTIAL

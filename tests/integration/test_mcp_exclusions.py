@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support import branching as support
 from tests.support.branching import kb_branches, put
-from tests.support.mcp import ALL, Tools, connected
+from tests.support.mcp import ALL, TextAnswer, Tools, connected
 from vmrag_link.errors import ToolDisabled
 from vmrag_mcp import registry
 from vmrag_mcp.options import Chosen, selection
@@ -256,8 +257,8 @@ def test_no_value_of_an_argument_does_what_is_excluded(notes, excluded, name, ar
 
 def talk(
     directory: Any, chosen: Chosen, toolset: str, *, era: str = "auto", answer: Any = None, asks: bool = True
-) -> tuple[dict[str, Any], list[str], set[str]]:
-    """The result of `enable_toolset`, what the person was asked, and the tools that there are
+) -> tuple[TextAnswer, list[str], set[str]]:
+    """The answer of `enable_toolset`, what the person was asked, and the tools that there are
     then.
     """
     questions: list[str] = []
@@ -266,11 +267,11 @@ def talk(
         questions.append(params.message)
         return types.ElicitResult(action="accept" if answer else "decline", content=answer or {"confirm": True})
 
-    async def run() -> tuple[dict[str, Any], set[str]]:
+    async def run() -> tuple[TextAnswer, set[str]]:
         server = KnowledgeServer(Session(directory, Behaviour()), selection(chosen))
         async with Client(server.sdk, mode=era, elicitation_callback=person if asks else None) as client:
-            done = (await client.call_tool("enable_toolset", {"toolset": toolset})).structured_content
-            return done, {each.name for each in (await client.list_tools()).tools}
+            done = await client.call_tool("enable_toolset", {"toolset": toolset})
+            return TextAnswer(done.content[0].text), {each.name for each in (await client.list_tools()).tools}
 
     done, there = anyio.run(run)
     return done, questions, there
@@ -279,26 +280,31 @@ def talk(
 @both_eras
 def test_the_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
     for no in (None, {"confirm": False}):
-        refused, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer=no)
-        assert (refused["code"], len(questions)) == ("ACCESS_DENIED", 1)
+        partial, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer=no)
+        assert ("off: ingest_url, delete_document: " in partial, len(questions)) == (True, 1)
         assert "ingest_url" in questions[0]
         assert "delete_document" in questions[0]
-        assert not {"ingest_url", "search"} & there
+        assert not {"ingest_url", "delete_document"} & there
+        assert {"ingest_file", "search"} <= {*partial.switched_on} & there
     done, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer={"confirm": True})
-    assert done["success"], done
-    assert {"ingest_url", "delete_document", "search"} <= there
+    assert "off: " not in done
+    assert {"ingest_url", "delete_document", "search"} <= {*done.switched_on} & there
     done, questions, there = talk(tmp_path, Chosen(), "thinking", era=era)
-    assert (done["success"], questions) == (True, [])
+    assert ("off: " in done, questions) == (False, [])
 
 
-def test_without_a_person_to_ask_the_answer_names_the_flag_for_the_start(tmp_path):
-    for toolset in ("ingest", "chroma_variants", "all"):
-        refused, questions, there = talk(tmp_path, Chosen(), toolset, asks=False)
-        assert (refused["code"], questions, there) == ("ACCESS_DENIED", [], set(selection(Chosen()).tools))
-        flag = refused["details"]["enable_with"]
-        assert flag.startswith("--toolsets=")
-        assert flag in str(refused["suggestions"])
-        assert set(selection(Chosen(toolsets=flag.partition("=")[2])).tools) > there
+@both_eras
+@pytest.mark.parametrize("toolset", ["ingest", "chroma_variants", "all"])
+def test_answer_without_a_person_names_the_start_option_that_works(tmp_path, era, toolset):
+    done, questions, there = talk(tmp_path, Chosen(), toolset, era=era, asks=False)
+    default, whole = selection(Chosen()).tools, selection(Chosen()).with_toolset(toolset).tools
+    expected = {name for name, each in whole.items() if not each.needs_consent} | default.keys()
+    assert (questions, there) == ([], expected)
+    option = re.search(r"configuration: (--toolsets=\S+)$", done, re.MULTILINE)[1]
+    assert {*selection(Chosen(toolsets=option.partition("=")[2])).tools} == {*whole}
+
+
+def test_enable_toolset_takes_no_argument_that_confirms(tmp_path):
     for argument in ("confirm", "agreed"):
         tools = Tools(tmp_path, chosen=Chosen())
         tools.error("INVALID_PARAMETER", "enable_toolset", toolset="ingest", **{argument: True})
@@ -336,11 +342,18 @@ def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
     assert listed.annotations["read_only_hint"] is False
     assert listed.available(read_only=True)
     done, questions, there = talk(tmp_path, Chosen(read_only=True), "chroma_variants", asks=False)
-    assert (done["success"], questions) == (True, [])
+    assert ("chroma_delete_document_by_id" in done, "the server was started without them" in done, questions) == (
+        True,
+        True,
+        [],
+    )
     assert "chroma_get_all_documents" in there
     assert "chroma_delete_document_by_id" not in there
-    refused, _, there = talk(tmp_path, Chosen(read_only=True), "compounding", asks=False)
-    assert (refused["code"], "rag_query" in there) == ("ACCESS_DENIED", False)
+    partial, _, there = talk(tmp_path, Chosen(read_only=True), "compounding", asks=False)
+    assert ("user has not confirmed" in partial, "rag_query" in there) == (True, False)
+    everything = ",".join(name for name, each in catalogue().items() if "thinking" in each.toolsets)
+    refused, *_ = talk(tmp_path, Chosen(exclude_tools=everything), "thinking")
+    assert refused.startswith("error ACCESS_DENIED: this server was started without")
 
 
 # -- resources, prompts, proposals

@@ -15,10 +15,12 @@ from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing,
 from vmrag_link.settings import McpSettings
 from vmrag_link.settings.keys import KEYS
 from vmrag_mcp import repository
+from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
 from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import CORE, catalogue, toolsets
 from vmrag_mcp.repository import Place, PlacedSession, load_settings
+from vmrag_mcp.server import protocol_tools
 from vmrag_mcp.transport import http
 from vmrag_mcp.transport.address import ListenAddress, address, require_safe
 
@@ -69,6 +71,53 @@ def test_read_only_beats_everything_else():
     reads = {name for name, each in catalogue().items() if each.reads or each.on_read_only}
     assert names(toolsets="all", tools="dolt_commit", read_only=True) == reads
     assert [name for name, each in catalogue().items() if each.on_read_only] == ["enable_toolset", "activate_project"]
+
+
+def test_toolset_that_is_added_later_keeps_the_names_of_tools():
+    at_start = selection(Chosen(toolsets="essential,ingest"))
+    assert (at_start.tool("search").name, at_start.tool("search_documents").name) == ("search", "search_documents")
+    for prefix in ("", "kb_"):
+        enabled = EnabledTools(selection(Chosen(toolsets="essential", prefix=prefix)))
+        before = dict(enabled.selection.tools)
+        later = enabled.enable("ingest", agreed=["ingest"])
+        assert {name: later.tools[name] for name in before} == before
+        assert later.tool(f"{prefix}libraries_search") is later.tool("libraries_search") is catalogue()["search"]
+        assert later.tool("search").name == later.tool("search_documents").name == "search_documents"
+        assert later.has("search")
+        assert (f"{prefix}libraries_search" in later.tools_of("ingest"), "ingest" in later.toolsets) == (True, True)
+        assert [*enabled.enable("all", agreed=["all"]).tools][: len(later.tools)] == [*later.tools]
+    reverse = EnabledTools(selection(Chosen(toolsets="ingest,toolsets"))).enable("essential")
+    assert (reverse.tool("search").name, reverse.tool("search_documents").name) == ("search", "search_documents")
+    with pytest.raises(ToolDisabled, match=r"^search is switched off"):
+        selection(Chosen(toolsets="essential")).tool("libraries_search")
+
+
+def test_settings_that_are_read_later_keep_the_names_of_tools():
+    clients = ClientTools(selection(Chosen(toolsets="essential")))
+    clients.begin_session("one", None)
+    clients.of_request("one", None).enable("ingest")
+    for settings in (Chosen(toolsets="essential,ingest"), Chosen(toolsets="dolt,toolsets"), Chosen(toolsets="all")):
+        clients.follow(selection(settings))
+        session = clients.of_request("one", None).selection
+        assert (session.tool("libraries_search").name, clients.everybody.selection.has("dolt_status")) == (
+            "search",
+            settings.toolsets != "essential,ingest",
+        )
+        assert "search" not in session.tools or session.tool("search").name == "search_documents"
+    assert clients.everybody.selection.tool("search").name == "search_documents"
+
+
+def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
+    for names in ("essential", "default", "all"):
+        (switch,) = (
+            each for each in protocol_tools(selection(Chosen(toolsets=names))) if each.name == "enable_toolset"
+        )
+        parameter = switch.input_schema["properties"]["toolset"]
+        assert parameter["enum"] == [*toolsets(), "all"]
+        assert [line.partition(":")[0] for line in parameter["description"].splitlines()] == [*toolsets()]
+    thoughts = ",".join(name for name, each in catalogue().items() if "thinking" in each.toolsets)
+    without = selection(Chosen(exclude_tools=thoughts)).schema_of(catalogue()["enable_toolset"])
+    assert "thinking" not in without["properties"]["toolset"]["enum"]
 
 
 def test_a_prefix_stands_before_every_name():

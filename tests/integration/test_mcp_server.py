@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
 from tests.support import terminal
-from tests.support.mcp import ALL, Tools
+from tests.support.mcp import ALL, Tools, text_answer
 from vmrag_link import terminal_text
 from vmrag_mcp import server
 from vmrag_mcp.options import Chosen, selection
@@ -366,10 +366,10 @@ def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(proj
         assert "enable_toolset with the toolset 'thinking'" in off.structured_content["suggestions"][0]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
         (state,) = (each for each in listed if each["name"] == "thinking")
-        answer = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
-        assert (state["enabled"], answer["tools"]) == (False, state["tools"])
-        again = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
-        assert (again["tools"], again["enabled"]) == ([], answer["enabled"])
+        answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
+        assert (state["enabled"], answer.switched_on) == (False, state["tools"])
+        again = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
+        assert (again.switched_on, "thinking is on: no further tool." in again) == (state["tools"], True)
         assert not (await client.call_tool(reads, {"query": "rivers"})).is_error
         return {each.name for each in (await client.list_tools()).tools}
 
@@ -392,10 +392,10 @@ def test_a_listener_of_the_stateless_era_hears_of_new_tools(project):
 
 def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
     async def body(client):
-        answer = (await client.call_tool("enable_toolset", {"toolset": "all"})).structured_content
+        answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "all"}))
         refused = [await client.call_tool(name, {}) for name in ("get_log", "commit", "dolt_commit")]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
-        return answer["tools"], [each.structured_content["code"] for each in refused], listed
+        return answer.switched_on, [each.structured_content["code"] for each in refused], listed
 
     async def agrees(_: Any, __: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"confirm": True})
@@ -404,7 +404,7 @@ def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
     added, codes, listed = talk(project, "auto", body, chosen=chosen, elicitation_callback=agrees)
     assert codes == ["TOOL_DISABLED", "ACCESS_DENIED", "ACCESS_DENIED"]
     offered = {name for each in listed for name in each["tools"]}
-    assert {*added} < offered == {*selection(Chosen("all", exclude_tools="get_log", read_only=True)).tools}
+    assert {*added} == offered == {*selection(Chosen("all", exclude_tools="get_log", read_only=True)).tools}
 
 
 # -- asking the person -----------------------------------------------------------------------------

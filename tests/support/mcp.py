@@ -72,6 +72,11 @@ class TextAnswer(str):
         return shown
 
     @property
+    def switched_on(self) -> list[str]:
+        """The tools that `enable_toolset` lists as on."""
+        return [line.removeprefix("on: ").partition("(")[0] for line in self.body if line.startswith("on: ")]
+
+    @property
     def text(self) -> str:
         """The only text of a document."""
         [only] = self.shown
@@ -82,6 +87,13 @@ class TextAnswer(str):
         """The first part of each line that is not text of a document."""
         texts = [shown.place for shown in self.shown]
         return texts or [line.split(" · ")[0] for line in self.body]
+
+
+def text_answer(result: Any) -> TextAnswer:
+    """The text of what the official client returns for a call that succeeded."""
+    assert not result.is_error, result
+    (block,) = result.content
+    return TextAnswer(block.text)
 
 
 class Tools:

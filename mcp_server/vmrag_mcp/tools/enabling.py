@@ -15,9 +15,7 @@ CALL_ANYWAY = "You can call them even if your list of tools does not show them."
 
 @tool("W", idempotent=True, on_read_only=True, of_server=True)
 def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str) -> TextResult:
-    """Switch on more tools for this session, if no tool here does what you need. The user confirms
-    tools that delete or use the network.
-    """
+    """Switch on more tools for this session. The user confirms network access and deletion."""
     before, now = tools.selection, tools.enable(toolset, agreed=agreed)
     shown, asks = now.tools_of(toolset), tools.unconfirmed(toolset)
     added = now.tools.keys() - before.tools.keys()

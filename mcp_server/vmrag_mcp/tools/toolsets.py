@@ -26,10 +26,7 @@ class ListToolsetsResult(ServerResult, frozen=True):
 
 @tool("R", of_server=True)
 def list_toolsets(tools: EnabledTools, _agreed: Collection[str]) -> ListToolsetsResult:
-    """List the groups of tools that this server has, and which are on: issue logs, files and
-    web pages in libraries, shorter forms, and more. Look here when no tool fits. enable_toolset
-    switches one on.
-    """
+    """List toolsets, their tools, and which are on."""
     found = [
         ListedToolset(each.name, [*each.tools], each.enabled, each.about) for each in tools.selection.toolsets_listed()
     ]

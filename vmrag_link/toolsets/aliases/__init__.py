@@ -2,5 +2,5 @@
 
 from vmrag_link.toolset import Toolset
 
-CHROMA_VARIANTS = Toolset("chroma_variants", "simpler forms of chroma tools", __name__, tools=(".chroma_variants",))
-VCS_ALIASES = Toolset("vcs_aliases", "shorter names of dolt tools", __name__, tools=(".vcs_aliases",))
+CHROMA_VARIANTS = Toolset("chroma_variants", "simpler chroma tools", __name__, tools=(".chroma_variants",))
+VCS_ALIASES = Toolset("vcs_aliases", "short dolt names", __name__, tools=(".vcs_aliases",))

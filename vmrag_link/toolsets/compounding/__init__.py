@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOOLSET = Toolset(
     "compounding",
-    "answers from project documents",
+    "project documents",
     __name__,
     tools=(".tools",),
     commands={

@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset
 
 TOOLSET = Toolset(
     "essential",
-    "search, read, grep, history, remember",
+    "search, read, notes",
     __name__,
     tools=(".tools", ".history", ".state", ".writing", "vmrag_mcp.tools.enabling"),
     instructions=(

@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOOLSET = Toolset(
     "knowledge",
-    "issue logs, documents about tools",
+    "issue logs",
     __name__,
     tools=(".tools", "vmrag_mcp.tools.any_document"),
     commands={

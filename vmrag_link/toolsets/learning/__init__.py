@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOOLSET = Toolset(
     "learning",
-    "chats, lessons, evidence",
+    "chats, lessons",
     __name__,
     tools=(".tools",),
     commands={

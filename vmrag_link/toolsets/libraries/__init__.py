@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOOLSET = Toolset(
     "ingest",
-    "import and search web pages and files",
+    "web pages and files",
     __name__,
     tools=(".tools", "vmrag_mcp.tools.any_document"),
     commands={

@@ -4,7 +4,7 @@ from vmrag_link.toolset import Toolset
 
 TOOLSET = Toolset(
     "thinking",
-    "store and find thoughts",
+    "thoughts",
     __name__,
     tools=(".tools",),
     settings={"thinking": ".think:ThinkingSettings"},
