@@ -6,13 +6,16 @@ takes ten times as long to read.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import sysconfig
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from vmrag_link.errors import IndexExtraMissing
+from vmrag_link.errors import IndexExtraMissing, quoted
 
 _GRAMMARS = "bash c c_sharp cpp go java javascript kotlin php python ruby rust sql swift typescript"
 
@@ -61,17 +64,41 @@ def how_to_install(extra: str) -> str:
 
     Environments of tools are made again from all that is named, and have no pip.
     """
-    prefix, all_of_them = Path(sys.prefix), f"'vmrag-link[{','.join(sorted({*installed(), extra}))}]'"
+    prefix, all_of_them = Path(sys.prefix), _requirement(extra)
     if (prefix / "uv-receipt.toml").exists():
         return f"uv tool install {all_of_them}"
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx install --force {all_of_them}"
-    if prefix.parent.name.startswith(_UVX):
+    if _is_of_uvx():
         return f"uvx --from {all_of_them} vmrag"
     if prefix.parent.name == _ON_RUNNER:
         return f"with: extras: {extra}"
     pip = "pip" if _is_there("pip") or not _is_made_by_uv(prefix) else "uv pip"
     return f"{pip} install 'vmrag-link[{extra}]'"
+
+
+def shell_command() -> str:
+    """Return the words that start `vmrag` in a shell with the PATH of this process.
+
+    The environment of `uvx` is on the PATH of the program that `uvx` starts, and of no other one.
+    """
+    path = shutil.which("vmrag")
+    if path and not (_is_of_uvx() and Path(path).is_relative_to(sys.prefix)):
+        return "vmrag"
+    if _is_of_uvx():
+        return f"uvx --from {_requirement()} vmrag"
+    for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if os.access(script := folder.absolute() / "vmrag", os.X_OK) and script.is_file():
+            return quoted(script)
+    return f"{quoted(sys.executable)} -P -m vmrag_link.cli.main"
+
+
+def _is_of_uvx() -> bool:
+    return Path(sys.prefix).parent.name.startswith(_UVX)
+
+
+def _requirement(*more: str) -> str:
+    return f"'vmrag-link[{','.join(sorted({*installed(), *more}))}]'"
 
 
 def _is_made_by_uv(prefix: Path) -> bool:

@@ -10,13 +10,15 @@ comes whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError, plural
+from vmrag_mcp.options import runnable
 from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": error.code,
-        "message": terminal_text.visible(error.message if asks else _without_middle(error.message)),
+        "message": runnable(terminal_text.visible(error.message if asks else _without_middle(error.message))),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": error.code,
@@ -131,10 +133,9 @@ def _without_middle(value: Any, most: int = LONGEST) -> Any:
 def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
     """What helps, at least one: tools first, then the error's own hint, a command."""
     wanted = [*_by_code(error), error.hint]
-    there = [tools.worded(each) for each in wanted] if tools else wanted
-    return [
-        terminal_text.visible(_without_middle(each, LONGEST_SUGGESTION)) for each in dict.fromkeys(filter(None, there))
-    ] or [LAST_RESORT]
+    fitting = filter(None, (tools.worded(text) if tools else text for text in wanted))
+    shown = (terminal_text.visible(_without_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))
+    return [runnable(text) for text in shown] or [runnable(LAST_RESORT)]
 
 
 def _by_code(error: VmragError) -> tuple[str, ...]:
@@ -165,6 +166,8 @@ def success(
     """
     fields = _with_lists(msgspec.to_builtins(result))
     answer = {"success": True, **(fields.pop("report") if isinstance(result, ToolAnswer) else {}), **fields}
+    answer |= {key: _runnable_value(answer[key]) for key in _ADVICE & answer.keys()}
+    warnings = _runnable_warnings(warnings)
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, copies=copies))
     if most is not None and (left := cut(answer, most)):
@@ -173,6 +176,23 @@ def success(
             answer["has_more"] = True
         warnings = [*warnings, _left_out(answer, left, most, offset)]
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
+
+
+_ADVICE = {"hint", "message", "next", "problem", "reasons", "undo"}
+"""Keys of answers whose texts name commands."""
+
+
+def _runnable_value(value: Any) -> Any:
+    match value:
+        case str():
+            return runnable(value)
+        case list():
+            return [_runnable_value(item) for item in value]
+    return value
+
+
+def _runnable_warnings(warnings: Iterable[ToolWarning]) -> list[ToolWarning]:
+    return [ToolWarning(warning.code, runnable(warning.message)) for warning in warnings]
 
 
 def _with_lists(value: Any) -> Any:
@@ -206,10 +226,24 @@ def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[Tool
     """
     origin = _origin(kb) if kb and not result.whole_kb else ""
     lines = [
-        *([result.text.rstrip("\n"), ""] if result.text else []),
-        *(f"{_kind(warning)}: {terminal_text.one_line(warning.message)}" for warning in warnings),
-        f"{origin}: {result.message}" if origin else result.message,
+        *([_runnable_lines(result.text.rstrip("\n")), ""] if result.text else []),
+        *(f"{_kind(warning)}: {terminal_text.one_line(warning.message)}" for warning in _runnable_warnings(warnings)),
+        runnable(f"{origin}: {result.message}" if origin else result.message),
     ]
+    return "\n".join(lines)
+
+
+_LABELLED = re.compile(r"[a-z]+: ")
+"""The beginning of a line that is not text of a document: that is fenced, or follows a place."""
+
+
+def _runnable_lines(text: str) -> str:
+    """Return the text of an essential tool with commands that a shell finds, outside of fences."""
+    lines, fence = [], ""
+    for line in text.split("\n"):
+        if line.startswith("```") and fence in ("", line):
+            fence = "" if fence else line
+        lines.append(runnable(line) if not fence and _LABELLED.match(line) else line)
     return "\n".join(lines)
 
 

@@ -9,13 +9,25 @@ lacks would send an agent into a refusal, so it is left out.
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated, nearest, shortened
+from vmrag_link import extras, toolset
+from vmrag_link.errors import (
+    AccessDenied,
+    ToolDisabled,
+    ToolMissing,
+    UsageInvalid,
+    enumerated,
+    nearest,
+    quoted,
+    shortened,
+)
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
@@ -387,3 +399,31 @@ def worded(text: str, there: Container[str], prefix: str) -> str:
         elif kept and kept[-1].endswith(";"):
             kept[-1] = kept[-1][:-1] + (part[-1] if part.endswith((".", ";")) else "")
     return _tool_names().sub(lambda found: f"{prefix}{found[0]}", " ".join(kept))
+
+
+COMMANDS = (
+    "init clone demo trust add import export list show edit rm restore move sources query grep check status commit log diff report blame "
+    "fingerprint pin sync branch merge resolve link links verify remote fetch pull push adopt mcp install uninstall doctor migrate gc path "
+    "completion help"
+).split()
+"""The commands of `vmrag`, without those of toolsets."""
+
+
+@cache
+def _vmrag_commands() -> re.Pattern[str]:
+    """Match the program's name in a command within a text."""
+    names = [*COMMANDS, *(name for _, name, _ in toolset.installed().commands())]
+    return re.compile(rf"(?<![\w./-])vmrag(?= (?:-[-\w]|(?:{'|'.join(names)})\b))")
+
+
+_PIP = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
+
+
+def runnable(text: str) -> str:
+    """Return a text whose commands of `vmrag` and `pip` are found by a shell of this process."""
+    command = extras.shell_command() if "vmrag" in text else "vmrag"
+    if command != "vmrag":
+        text = _vmrag_commands().sub(lambda _: command, text)
+    if "pip install" in text and not shutil.which("pip"):
+        text = _PIP.sub(lambda _: f"{quoted(sys.executable)} -m pip", text)
+    return text

@@ -14,7 +14,7 @@ from vmrag_link.errors import UsageInvalid, quoted, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import marked_lines
 from vmrag_mcp.arguments import require_text
-from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.options import ToolSelection, runnable
 from vmrag_mcp.resources import TEMPLATES, collections, place, shown
 from vmrag_mcp.session import Call
 
@@ -127,7 +127,7 @@ def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> It
         lines += [line for piece in quoted_pieces for line in marked_lines(piece.text, _MARKS[piece.op])]
         length += sum(map(len, lines))
         if length > LONGEST:
-            yield f"… and {len(report.documents) - number} more: {call.worded(tool) or command}"
+            yield f"… and {len(report.documents) - number} more: {call.worded(tool) or runnable(command)}"
             return
         yield from lines
 
