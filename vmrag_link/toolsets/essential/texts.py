@@ -222,6 +222,11 @@ def lines_of(text: Text, asked: str, most: int) -> TextLines:
     return TextLines(first, first + max(count, 1) - 1, end, total, "\n".join(chosen[:count]))
 
 
+def first_line(lines: str) -> int:
+    """Return the first of the lines that are asked for; 1 for all."""
+    return _asked(lines)[0] if lines else 1
+
+
 def _asked(lines: str) -> tuple[int, int]:
     found = _LINES.fullmatch(lines.strip())
     if not found:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import UsageInvalid, plural
+from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid, plural
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import Pattern
@@ -16,7 +16,7 @@ from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
 from vmrag_link.retrieval.narrowing import path_matcher
 from vmrag_link.retrieval.query import LEAST_BUDGET
-from vmrag_link.toolsets.essential import passages, texts
+from vmrag_link.toolsets.essential import folders, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
 from vmrag_mcp.arguments import Given, Ref
@@ -125,11 +125,23 @@ def read(
         return _read_symbol(call, symbol, name, ref)
     name = texts.normalize_place(call.ws, name)
     bare, placed = texts.split_place(name)
-    text = texts.find(call.ws, bare if placed and not lines else name, ref)
+    text = _find_text(call, bare if placed and not lines else name, ref, lines or placed)
     call.stands(text.standing)
     call.quotes([text.key] if text.key else ())
     page = texts.lines_of(text, lines or placed, call.behaviour.page_chars)
     return TextResult(text=_show_page(text, page), message=_describe_page(text, page, ref))
+
+
+def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
+    """Return a document, or the list of a folder or a collection. Raises as `texts.find`."""
+    first, only_folder = texts.first_line(lines), folders.is_folder(name)
+    listing = folders.find(call.ws, name, ref, first) if only_folder else None
+    try:
+        return listing or texts.find(call.ws, name, ref)
+    except (CollectionMissing, DocumentMissing, UsageInvalid):
+        if not only_folder and (listing := folders.find(call.ws, name, ref, first)):
+            return listing
+        raise
 
 
 def _show_page(text: Text, page: TextLines) -> str:

@@ -1,0 +1,77 @@
+"""The lists of documents that `read` shows for a folder or a collection."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from vmrag_link.git.beside import fields
+from vmrag_link.git.raw_changes import MOST_FILES
+from vmrag_link.ops.history import known
+from vmrag_link.ops.history.known import KnownNames, KnownPlace
+from vmrag_link.toolsets.essential.texts import Text, here
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.source_tree import Key
+
+MOST_TITLES = 1_000
+"""Documents of which a page shows the title; a page has fewer lines."""
+
+
+def is_folder(name: str) -> bool:
+    """Return whether a name can mean nothing but a folder or a collection."""
+    return name.endswith("/") or name == "."
+
+
+def find(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
+    """Return the documents below a folder or in a collection, one on each line; None for neither.
+
+    These are tracked files, documents of sources, notes and stored documents, here or at a git ref.
+    The lines from `first` on have titles. Raises `GitReferenceMissing`.
+    """
+    folder = posixpath.normpath(name).lstrip("/") or "."
+    place = known.named(ws, ref) if ref else known.working(ws)
+    names = KnownNames(ws, place)
+    paths = _file_paths(place)
+    headers = {header.key: header for header in names.rows.headers(names.places[0])}
+    below = [key for key in headers if _is_below(folder, key, paths.get(key, ""))]
+    stored = names.shown_names(key for key in below if key not in paths)
+    rows: dict[str, Key | None] = dict.fromkeys(_tracked_files(ws, folder, place.code if ref else ""))
+    rows |= {paths.get(key) or stored[key]: key for key in below}
+    if not rows:
+        return None
+    shown = sorted(rows)
+    titles = {key: headers[key].title for key in stored}
+    keys = (rows[row] for row in shown[max(first, 1) - 1 :][:MOST_TITLES])
+    titles |= _read_titles(place, (key for key in keys if key in paths))
+    lines = [_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
+    return Text(f"{folder}/", "\n".join(lines), 0, here(ws), commit=place.code if ref else "")
+
+
+def _file_paths(place: KnownPlace) -> dict[Key, str]:
+    return {key: file.path for key, file in place.tree.files.items()} if place.tree else {}
+
+
+def _is_below(folder: str, key: Key, path: str) -> bool:
+    full = "/".join(key)
+    return folder in (".", key[0]) or path.startswith(f"{folder}/") or full.startswith(f"{folder}/")
+
+
+def _tracked_files(ws: Workspace, folder: str, commit: str) -> Iterable[str]:
+    """Return the files of a folder that git tracks, in a commit or in the work tree."""
+    listing = ("ls-tree", "-r", "--name-only", "--full-tree", commit) if commit else ("ls-files",)
+    found = fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, most=MOST_FILES)
+    paths = {os.fsdecode(name) for name in found} - {folder}
+    return paths if commit else (path for path in paths if (ws.places.top / path).is_file())
+
+
+def _read_titles(place: KnownPlace, keys: Iterable[Key | None]) -> dict[Key, str]:
+    found = place.tree.documents(key for key in keys if key) if place.tree else {}
+    return {key: document.title for key, document in found.items()}
+
+
+def _row(name: str, title: str) -> str:
+    """Return a line of the list. A title that repeats the name is left out."""
+    path = PurePosixPath(name)
+    return name if title in ("", path.name, path.stem) else f"{name} · {title}"
