@@ -32,6 +32,9 @@ _bounded_now: set[subprocess.Popen[bytes]] = set()
 _detached: list[subprocess.Popen[bytes]] = []
 """What was started to outlive us, as far as it had not ended when the next one was started."""
 
+_accompanying: list[subprocess.Popen[bytes]] = []
+"""What was started to end with us."""
+
 
 Started = subprocess.Popen[bytes]
 
@@ -317,6 +320,20 @@ def abandon() -> None:
     for process in list(_bounded_now):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
+
+
+def accompanying(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
+    """Start a program that works beside us, and return its process id. Its input ends with our
+    process, and it must end then.
+    """
+    nothing = subprocess.DEVNULL
+    _accompanying[:] = [each for each in _accompanying if each.poll() is None]
+    words, environ = _prepared(argv, cwd, env)
+    process = subprocess.Popen(
+        words, cwd=cwd, env=environ, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, process_group=0
+    )
+    _accompanying.append(process)
+    return process.pid
 
 
 def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:

@@ -186,12 +186,10 @@ class NarrowingFilter:
 
     def rows(self, index: IndexReader, collection: str) -> list[int]:
         """The rows of the chunks of a collection that pass, ascending."""
-        if not index.collections[collection].collection.is_code:
-            if self._symbols or (self._kinds and DOCUMENT not in self._kinds):
-                return []
-        elif self._kinds == {DOCUMENT}:
+        is_code = index.collections[collection].collection.is_code
+        if not self.takes_kind(is_code=is_code):
             return []
-        elif not self._whole:
+        if is_code and not self._whole:
             return list(self._of_pieces(index, collection))
         return [
             row for each in self.documents(index, collection) for row in range(each.first, each.first + each.chunks)
@@ -206,11 +204,20 @@ class NarrowingFilter:
                 some.first, some.chunks, some.doc_id, some.metadata, strict=True
             ):
                 names = (doc_id, row.note_path(doc_id)) if has_notes else (doc_id,)
-                if self._paths and not any(passes(name) for passes in self._paths for name in names):
-                    continue
-                if self._languages and not any(self._speaks(name, is_code=is_code) for name in names):
-                    continue
-                yield NarrowedDocument(doc_id, metadata, first, chunks)
+                if self.takes_file(names, is_code=is_code):
+                    yield NarrowedDocument(doc_id, metadata, first, chunks)
+
+    def takes_kind(self, *, is_code: bool) -> bool:
+        """Return whether anything in code, or in other documents, can pass."""
+        if is_code:
+            return self._kinds != {DOCUMENT}
+        return not self._symbols and (not self._kinds or DOCUMENT in self._kinds)
+
+    def takes_file(self, names: Sequence[str], *, is_code: bool) -> bool:
+        """Return whether the path and the language of a document pass. `names`: its paths."""
+        if self._paths and not any(passes(name) for passes in self._paths for name in names):
+            return False
+        return not self._languages or any(self._speaks(name, is_code=is_code) for name in names)
 
     def _speaks(self, path: str, *, is_code: bool) -> bool:
         known = None if is_code else formats.by_suffix(path)
@@ -232,11 +239,13 @@ class NarrowingFilter:
         for document in self.documents(index, collection):
             if self._may_pass(document.metadata):
                 for row, piece in enumerate(pieces_of(document), document.first):
-                    if self._takes(piece):
+                    if self.takes_piece(piece):
                         yield row
 
-    def _takes(self, piece: IndexedPiece) -> bool:
-        """Whether a piece is of a symbol that passes, or declares one."""
+    def takes_piece(self, piece: IndexedPiece) -> bool:
+        """Whether a piece of code is of a symbol that passes, or declares one."""
+        if self._whole:
+            return True
         if piece.symbol and self.takes_symbol(piece.symbol, piece.kind):
             return True
         return any(self.takes_symbol(symbol, kind) for symbol, kind, _, _ in piece.declared)

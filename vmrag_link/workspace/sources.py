@@ -25,6 +25,7 @@ from vmrag_link.errors import (
     Busy,
     FileFailed,
     GitBusy,
+    IndexFailed,
     PinMalformed,
     ServerUnreachable,
     SourcesIncomplete,
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
     from vmrag_link.sources.readable import NoDocument, SourceListing, TreeFile
     from vmrag_link.sync.adding import DocumentIndexer
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
+    from vmrag_link.workspace.source_tree import SourceTree
     from vmrag_link.workspace.worktree import WorkTree
 
 PROGRAM = f"{__version__} {views.FORMAT}"
 """What was read by another program is read again."""
 
-AT_ONCE = 3_000
-"""Files that a question waits for before anything is set up; the next one goes on."""
+LEAST_STEP, MOST_STEPS = 500, 12
+"""Files of the first view that a build in steps makes, and how many such views there are."""
 
 ATTEMPTS = 5
 """How often files are looked at again because somebody wrote them meanwhile."""
@@ -64,6 +66,8 @@ class Sources:
         self._ws = ws
         self._proposals: tuple[SourceSettings, ...] | None = None
         self._with_untracked = False
+        self.in_steps = False
+        """Whether to index part of the files and return, so that a kill keeps what was built."""
 
     @property
     def views(self) -> Views:
@@ -217,8 +221,7 @@ class Sources:
         ephemeral = any(each.uncommitted for files in listing.files.values() for each in files)
         contents = self._contents(config, available, listing)
         indexer = self._indexer(available, listing, commit=None)
-        most_now = AT_ONCE if self.proposed else None
-        path, left, made = indexer.provide(contents, durable=not ephemeral, most=most_now)
+        path, left, made = indexer.provide(contents, durable=not ephemeral, most=self._step(listing))
         opened = OpenSources(
             folder=path,
             collections=tuple(each.collection for each in available),
@@ -247,6 +250,25 @@ class Sources:
     def _cache(self) -> Path:
         """A file for what is known of files. A query with `--untracked` has its own."""
         return self._ws.places.source_state / ("untracked" if self._with_untracked else "stats")
+
+    def _step(self, listing: SourceListing) -> int | None:
+        """Return how many files to index now; None for all."""
+        return max(LEAST_STEP, _count(listing) // MOST_STEPS) if self.in_steps else None
+
+    def percent_indexed(self, tree: SourceTree) -> int:
+        """Return how many percent of the work tree's files the view has that answers for it."""
+        from vmrag_link.sync import source_views
+
+        bound, total = source_views.bound(self._ws.places), _count(tree.listing)
+        if not bound or not total:
+            return 0
+        try:
+            there = source_views.read(self.views.root / bound.view).tags
+        except IndexFailed:
+            return 0
+        wanted = self._contents(self.config, tree.sources, tree.listing).tags
+        same = sum(len(files.items() & there.get(name, {}).items()) for name, files in wanted.items())
+        return 100 * same // total
 
     def _evict(self, made: Path) -> None:
         """Remove spare views after one was made."""
@@ -281,7 +303,8 @@ class Sources:
         listing = self.listing_at(commit, available, config)
         contents = self._contents(config, available, listing)
         for _ in range(ATTEMPTS):
-            path, left, made = self._indexer(available, listing, commit=commit).provide(contents, durable=True)
+            indexer = self._indexer(available, listing, commit=commit)
+            path, left, made = indexer.provide(contents, durable=True, most=self._step(listing))
             with self.views.reading(path):
                 if not self.views.problem(path.name.partition("-")[0]):
                     if made:
@@ -390,8 +413,27 @@ class Sources:
         return DocumentIndexer(self._ws.embedding_cache, self._ws.models.of, self._ws.progress)
 
 
+def _count(listing: SourceListing) -> int:
+    return sum(map(len, listing.files.values()))
+
+
+def without_index(tree: SourceTree) -> OpenSources:
+    """Return what answers at a place whose files are read themselves; its folder is no view."""
+    listing = tree.listing
+    return OpenSources(
+        Path(),
+        tuple(source.collection for source in tree.sources),
+        tree.commit,
+        uncommitted=_uncommitted(listing),
+        removed=listing.removed,
+        untracked=listing.untracked,
+        missing=listing.missing,
+        unavailable=tree.unavailable,
+    )
+
+
 def _percent(listing: SourceListing, left: int) -> int:
-    total = sum(map(len, listing.files.values()))
+    total = _count(listing)
     return 100 * (total - left) // total if left else 100
 
 

@@ -91,7 +91,7 @@ class HitPacker:
             if key not in documents:
                 documents[key] = self._document(hit, there.text, there)
             piece = start, start + len(hit.text)
-            spans = (_around(there, hit.chunk), piece) if there.pieces else (piece,)
+            spans = (symbol_span(there, hit.chunk), piece) if there.pieces else (piece,)
             packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, request.neighbours))))
         packed = pack(packable, documents, request.budget)
         return replace(packed, passages=tuple(self._mark_outdated(packed.passages)))
@@ -139,7 +139,7 @@ class HitPacker:
         )
 
 
-def _around(there: PassagePlaces, number: int) -> Span:
-    """The whole symbol that a piece is a part of."""
+def symbol_span(there: PassagePlaces, number: int) -> Span:
+    """Return the place of the whole symbol that a piece is a part of."""
     pieces = whole_symbol(there.pieces, number)
     return there.spans[pieces[0]][0], there.spans[pieces[-1]][1]

@@ -35,6 +35,8 @@ class SimilarRequest(Record, frozen=True):
     narrowing: Narrowing | None = None
     embeddings: bool = False
     pack: PackRequest | None = None
+    files: bool = True
+    """Whether files of sources answer a question to all collections."""
 
 
 class SimilarReport(Record, frozen=True):
@@ -100,7 +102,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
             standing=viewed(ws, view),
         )
 
-    return searching(ws, look, files=name is None)
+    return searching(ws, look, files=name is None and request.files)
 
 
 def _rank(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from vmrag_link.code.languages import LONGEST_SIGNATURE
 from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.index.reader import IndexReader, damage_errors
-from vmrag_link.models import IndexedPiece, Record, pieces_of
+from vmrag_link.models import Document, IndexedPiece, Record, pieces_of
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.query import require_readable, searching
 from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
@@ -69,17 +69,33 @@ def symbols(
     def look(searcher: Searcher, view: View) -> SymbolReport:
         names = _code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
-        found = []
+        found: list[SymbolDefinition] = []
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
             for each in names:
-                for definition in _definitions(index, each, wanted, among or Narrowing()):
-                    changed = uncommitted.get(each, {}).get(definition.path, "")
-                    found.append(msgspec.structs.replace(definition, uncommitted=changed))
-        exact = re.compile(symbol_matcher(wanted, within=False).pattern)
-        found.sort(key=lambda each: (not exact.search(dotted(each.symbol)), each.path, each.line, each.collection))
+                found += _definitions(index, each, wanted, among or Narrowing())
+        found = sort_definitions(wanted, found, lambda each: uncommitted.get(each.collection, {}).get(each.path, ""))
         return SymbolReport(name, found, viewed(ws, view).kb, view.notes)
 
     return searching(ws, look, at=at)
+
+
+def sort_definitions(
+    wanted: str, found: Iterable[SymbolDefinition], state_of: Callable[[SymbolDefinition], str]
+) -> list[SymbolDefinition]:
+    """Return definitions in the order of a report, each with the state of its file."""
+    exact = re.compile(symbol_matcher(wanted, within=False).pattern)
+    rows = [msgspec.structs.replace(each, uncommitted=state_of(each)) for each in found]
+    return sorted(rows, key=lambda each: (not exact.search(dotted(each.symbol)), each.path, each.line, each.collection))
+
+
+def definitions_in(document: Document, wanted: WantedSymbol, narrowed: NarrowingFilter) -> Iterator[SymbolDefinition]:
+    """Return the definitions of a name in a document that was just cut."""
+    pieces = pieces_of(document)
+    ends = [*(piece.start for piece in pieces[1:]), len(document.content)]
+    for piece, end in zip(pieces, ends, strict=True):
+        for declared in piece.declared:
+            if wanted.is_meant(declared[0]) and narrowed.takes_symbol(declared[0], declared[1]):
+                yield _definition(document.key, piece, declared, document.content[piece.start : end])
 
 
 def _code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
@@ -104,9 +120,16 @@ def _definitions(index: IndexReader, collection: str, name: str, among: Narrowin
     ]
     texts = index.texts({row for _, row, piece, declared in found if declared != _own(piece)})
     for path, row, piece, declared in found:
-        symbol, kind, line, last_line = declared
-        signature = piece.signature if declared == _own(piece) else _signature(texts[row], line - piece.line)
-        yield SymbolDefinition(path, line, last_line, symbol, kind, signature, collection)
+        yield _definition((collection, path), piece, declared, texts.get(row, ""))
+
+
+def _definition(
+    key: tuple[str, str], piece: IndexedPiece, declared: tuple[str, str, int, int], text: str
+) -> SymbolDefinition:
+    symbol, kind, line, last_line = declared
+    signature = piece.signature if declared == _own(piece) else _signature(text, line - piece.line)
+    collection, path = key
+    return SymbolDefinition(path, line, last_line, symbol, kind, signature, collection)
 
 
 def _own(piece: IndexedPiece) -> tuple[str, str, int, int] | None:

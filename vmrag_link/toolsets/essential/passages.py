@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
+from vmrag_link import terminal_text
+from vmrag_link.errors import CollectionMissing, PinMissing, refuses_writing
+from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, Standing, ranked_at
+from vmrag_link.ops.follow.provenance import (
+    KbBlock,
+    RankedRevision,
+    Standing,
+    ranked_at,
+    standing_in_git,
+    with_sources,
+)
 from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import with_untracked_matches
 from vmrag_link.ops.index.similar import SimilarRequest, similar
 from vmrag_link.ops.index.symbols import SymbolReport, symbols
+from vmrag_link.ops.index.word_search import WordQuestion, WordSearch
 from vmrag_link.retrieval.narrowing import Narrowing, combine, narrowing, parse
-from vmrag_link.retrieval.query import MOST_HITS, Mode, Query
-from vmrag_link.workspace import Workspace
+from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
+from vmrag_link.sync import background
+from vmrag_link.toolsets.essential import index_build
+from vmrag_link.toolsets.essential.index_build import TooMuch
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.source_tree import SourceTree
+from vmrag_link.workspace.sources import without_index
+from vmrag_link.workspace.worktree import OpenSources
+
+ANSWER_SECONDS = 4.5
+"""A search without an index answers about within this time."""
+
+T = TypeVar("T")
 
 
 class NarrowedQuestion(Record, frozen=True):
@@ -31,12 +55,15 @@ class NarrowedQuestion(Record, frozen=True):
 
 
 class Passages(Record, frozen=True):
-    """`left_out`: so many more answer, and did not fit. `standing`: where they come from."""
+    """`left_out`: so many more answer, and did not fit. `standing`: where they come from.
+    `notice`: the sentence about an index that is not complete yet.
+    """
 
     found: Sequence[PackedPassage]
     tokens: int
     left_out: int
     standing: Standing
+    notice: str = ""
 
 
 def question(
@@ -55,14 +82,56 @@ def _some(value: str) -> tuple[str, ...]:
 
 
 def answer(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
-    """The best passages of documents and code. Raises as `query.query`, and `ranked_at`."""
+    """Return the best passages of documents and code. If the index takes long to build, a process
+    builds it, and words and names answer. Raises as `query.query`, and `ranked_at`.
+    """
+    return _ready_or_quick(
+        ws,
+        asked,
+        lambda: _answer(ws, asked, budget),
+        lambda deadline: _quick_answer(ws, asked, budget, deadline),
+    )
+
+
+def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], T], quick: Callable[[float], T]) -> T:
+    """Return what `ready` returns if the index is complete or soon is, else what `quick` returns,
+    which gets the time by which it should end.
+    """
+    start = time.monotonic()
+    commit = plumbing.resolve(ws.places, asked.ref) if asked.ref else ""
+    job = index_build.job_of(ws.places, commit)
+    background.tell(job, ws.progress.note)
+    failed = background.report(job)
+    if failed and failed.error:
+        job.report.unlink(missing_ok=True)
+        return ready()  # it raises what is wrong, or knows another way
+    while True:
+        try:
+            with index_build.impatient(ws):
+                return ready()
+        except TooMuch as work:
+            try:
+                index_build.ensure(job, ws.places, commit)
+            except OSError as error:
+                if not refuses_writing(error):
+                    raise
+                return ready()
+            seconds = start + index_build.WAIT_SECONDS - time.monotonic() if work.size <= index_build.SOON else 0
+            if not background.ended(job, within=max(0.0, seconds)):
+                return quick(start + ANSWER_SECONDS)
+            if background.report(job):
+                return ready()
+
+
+def _answer(ws: Workspace, asked: NarrowedQuestion, budget: int, *, files: bool = True) -> Passages:
     from vmrag_link.ops.system import stores
 
     if asked.ref:
-        return _answer_at(ws, asked, budget, ranked_at(ws, asked.ref))
+        at = ranked_at(ws, asked.ref)
+        return _answer_at(ws, asked, budget, at if files else replace(at, commit=None, config=None))
     store = stores.readable(ws, asked.collection) if asked.collection else ws
     mode = Mode(ws.config.retrieval.mode)
-    request = SimilarRequest(MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget))
+    request = SimilarRequest(MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget), files=files)
     found = similar(store, asked.collection or None, [asked.words], request)
     assert found.packed is not None  # noqa: S101  the request asks for it
     collections = (asked.collection,) if asked.collection else None
@@ -70,6 +139,49 @@ def answer(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
     kb = with_untracked_matches(ws, query, found.standing.kb)
     stands = replace(found.standing, kb=kb)
     return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, stands)
+
+
+def _quick_answer(ws: Workspace, asked: NarrowedQuestion, budget: int, deadline: float) -> Passages:
+    """Return passages of files by words, and of stored documents if their index is complete."""
+    tree, opened, stored, notice = _without_files(ws, asked, budget // 2)
+    share = budget - stored.tokens if stored else budget
+    packed = None
+    if tree and not _is_stored(tree, asked):
+        words = WordQuestion(asked.words, asked.collection, asked.narrowed)
+        packed = WordSearch(ws, tree, words, deadline).passages(share)
+    passages = [*(packed.passages if packed else ()), *(stored.found if stored else ())]
+    left_out = (packed.left_out if packed else 0) + (stored.left_out if stored else 0)
+    standing = with_sources(stored.standing if stored else standing_in_git(ws), opened)
+    return Passages(passages, budget - share + (packed.tokens if packed else 0), left_out, standing, notice)
+
+
+def _without_files(
+    ws: Workspace, asked: NarrowedQuestion, budget: int
+) -> tuple[SourceTree | None, OpenSources | None, Passages | None, str]:
+    """Return the files that are asked, what they are at this place, what stored documents answer,
+    and the sentence about what is not searched.
+    """
+    if asked.ref:
+        tree = source_tree.at_commit(ws, plumbing.resolve(ws.places, asked.ref))
+        state = f"the index at {asked.ref} is being built"
+    else:
+        tree = source_tree.in_work_tree(ws)
+        state = f"the index is at {ws.sources.percent_indexed(tree) if tree else 0} %"
+    notice = f"{terminal_text.one_line(state)}: these results come from words and names only"
+    stored = None
+    if ws.initialized:
+        try:
+            with index_build.impatient(ws):
+                stored = _answer(ws, asked, budget, files=False)
+        except TooMuch:
+            notice += ", and stored documents are not searched yet"
+        except (CollectionMissing, PinMissing):
+            pass  # the files alone answer
+    return tree, without_index(tree) if tree else None, stored, f"{notice}."
+
+
+def _is_stored(tree: SourceTree, asked: NarrowedQuestion) -> bool:
+    return bool(asked.collection) and tree.source(asked.collection) is None
 
 
 def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRevision) -> Passages:
@@ -84,11 +196,34 @@ def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRe
     return Passages(found.passages, found.tokens, found.left_out, stood(found.kb, found.notes))
 
 
+def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, Standing, str]:
+    """As `definitions`. If the index takes long to build, names in the files answer, and the last
+    text is the sentence about it.
+    """
+
+    def ready() -> tuple[SymbolReport, Standing, str]:
+        return *definitions(ws, asked), ""
+
+    def quick(deadline: float) -> tuple[SymbolReport, Standing, str]:
+        tree, opened, _, notice = _without_files(ws, asked, LEAST_BUDGET)
+        standing, found = with_sources(standing_in_git(ws), opened), []
+        if tree and not _is_stored(tree, asked):
+            words = WordQuestion("", asked.collection, _without_symbol(asked))
+            found = WordSearch(ws, tree, words, deadline).definitions(asked.symbol)
+        return SymbolReport(asked.symbol, found, standing.kb), standing, notice
+
+    return _ready_or_quick(ws, asked, ready, quick)
+
+
+def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:
+    return asked.narrowed and Narrowing(asked.narrowed.paths, asked.narrowed.languages, (), asked.narrowed.kinds)
+
+
 def definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, Standing]:
     """Where the name is defined. Raises as `symbols`, and `ranked_at`."""
     at = ranked_at(ws, asked.ref) if asked.ref else None
-    among = asked.narrowed and Narrowing(asked.narrowed.paths, asked.narrowed.languages, (), asked.narrowed.kinds)
-    found = symbols(ws, asked.symbol, collections=[asked.collection] if asked.collection else None, among=among, at=at)
+    names = [asked.collection] if asked.collection else None
+    found = symbols(ws, asked.symbol, collections=names, among=_without_symbol(asked), at=at)
     return found, stood(found.kb, found.notes)
 
 

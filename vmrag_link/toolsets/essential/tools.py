@@ -58,16 +58,19 @@ def search_documents(
     where = f" with {asked.narrowed.shown}" if asked.narrowed and not answer.found else ""
     untracked = untracked_notice(answer.standing.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out else ""
-    nothing = "" if answer.found else " Other words, fewer filters, or grep for an exact text."
-    return TextResult(
-        text="\n\n".join(map(_show_passage, answer.found)),
-        message=f"{plural(len(answer.found), 'passage')}{where}{more}.{nothing}{f' {untracked}.' if untracked else ''}",
-    )
+    sentences = [
+        f"{plural(len(answer.found), 'passage')}{where}{more}.",
+        "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
+        f"{untracked}." if untracked else "",
+        answer.notice,
+    ]
+    text = "\n\n".join(map(_show_passage, answer.found))
+    return TextResult(text=text, message=" ".join(filter(None, sentences)))
 
 
 def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
     """Return the definitions of a name; None if no code defines it, so that it is searched for."""
-    report, standing = passages.definitions(call.ws, asked)
+    report, standing, notice = passages.definitions_soon(call.ws, asked)
     if not report.definitions:
         return None
     call.stands(standing)
@@ -76,7 +79,9 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
     count = plural(len(report.definitions), "definition")
     return TextResult(
         text="\n".join(map(_show_definition, shown)),
-        message=f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.",
+        message=" ".join(
+            filter(None, [f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.", notice])
+        ),
     )
 
 

@@ -1,0 +1,272 @@
+"""Answers from words and names that can be read at once, before an index exists.
+
+`git grep` counts the words of a question in the files of sources. The best files are read and cut
+as the index cuts them. Vectors are not used, so the answer is no ranking that a check compares.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Collection as Several
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vmrag_link.code import cutting
+from vmrag_link.code.languages import CutBudget
+from vmrag_link.documents.chunking import HeaderPaths, document_chunks
+from vmrag_link.errors import no_collection
+from vmrag_link.git import beside, grep
+from vmrag_link.index import keywords
+from vmrag_link.models import SOURCE, Chunk, Collection, Document, IndexedPiece, notes_metadata, pieces_of
+from vmrag_link.ops.index.packed_answer import symbol_span
+from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, pack
+from vmrag_link.ops.index.passage_places import PassagePlaces
+from vmrag_link.ops.index.symbols import SymbolDefinition, definitions_in, sort_definitions
+from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
+from vmrag_link.retrieval.narrowing import Narrowing, has_capitals, narrowing
+from vmrag_link.retrieval.query import MOST_HITS
+from vmrag_link.shown_names import names_among
+from vmrag_link.sources import documents as sources
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.source_tree import Key, SourceTree
+
+MOST_WORDS = 8
+"""Words of a question that are counted, the longest first: they are mostly the rarest."""
+
+_MOST_FILES, _MOST_DEFINING = 24, 60
+"""Files that are read and cut: for a question, and for a name."""
+
+_MOST_BYTES = 1 << 20
+"""A larger file is not read."""
+
+_CUT_SECONDS = 1.5
+_LEAST_SECONDS = 0.2
+_SHORTEST_STEM = 4
+
+_IN_PATH = 1.0
+"""What a word in the path of a file is worth, compared with a text full of it."""
+
+_IN_NAME = 1.5
+"""What a word in a heading or in the name of a symbol is worth in the same unit."""
+
+_OF_FILE = 0.3
+"""Part of its file's score that a passage gets."""
+
+_MOST_OF_FILE = 3
+_SATURATION, _LENGTH = 1.2, 0.75
+
+
+class WordQuestion(NamedTuple):
+    """`words`: what is asked. `collection`: empty for all. `narrowed`: filters."""
+
+    words: str
+    collection: str
+    narrowed: Narrowing | None
+
+
+class _Piece(NamedTuple):
+    key: Key
+    score: float
+    chunk: Chunk
+
+
+class WordSearch:
+    """A search in the files of one place. It ends about at `deadline`, a monotonic time.
+
+    Raises `CollectionMissing` if the place has no such collection.
+    """
+
+    def __init__(self, ws: Workspace, tree: SourceTree, asked: WordQuestion, deadline: float) -> None:
+        self._ws, self._tree, self._asked, self._deadline = ws, tree, asked, deadline
+        names = [source.collection for source in tree.sources]
+        if asked.collection and asked.collection not in names:
+            raise no_collection(asked.collection, names)
+        self._filter = NarrowingFilter(asked.narrowed or Narrowing())
+        self._keys = {file.path: key for key, file in tree.files.items() if self._is_asked(key)}
+        self._rows = {
+            source.collection: Collection(
+                source.collection,
+                kind=SOURCE,
+                metadata=notes_metadata(source.folder) if source.write else "{}",
+                chunking=sources.CHUNKING[source.kind],
+            )
+            for source in tree.sources
+        }
+
+    def _is_asked(self, key: Key) -> bool:
+        is_code = self._tree.is_code(key)
+        if self._asked.collection not in ("", key[0]) or not self._filter.takes_kind(is_code=is_code):
+            return False
+        return self._filter.takes_file((key[1], self._tree.files[key].path), is_code=is_code)
+
+    def passages(self, budget: int) -> Packed:
+        """Return the best passages within a budget of tokens."""
+        weights, scores = self._rank_files()
+        best = sorted(scores, key=lambda key: (-scores[key], key))[:_MOST_FILES]
+        read = self._read(best)
+        pieces = [piece for document in read.values() for piece in self._score(document, weights, scores)]
+        pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
+        return self._pack(pieces[:MOST_HITS], read, budget)
+
+    def definitions(self, name: str) -> list[SymbolDefinition]:
+        """Return where code defines a name. The rules for lines choose the files."""
+        asked = narrowing(symbols=[name])
+        wanted = asked.symbols[0] if asked else ""
+        last = max(re.findall(r"\w+", wanted.rpartition(".")[2]) or [""], key=len)
+        if not last:
+            return []
+        whole, ignore_case = "*" not in wanted, not has_capitals(wanted)
+        declaring = self._count(cutting.declaring_pattern([last], whole=whole), fixed=False, ignore_case=ignore_case)
+        holding = self._count(last, words=whole, ignore_case=ignore_case)
+        keys = [key for key in holding if self._tree.is_code(key)]
+        keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
+        matcher = WantedSymbol(wanted, within=False)
+        found = [
+            definition
+            for document in self._read(keys[:_MOST_DEFINING]).values()
+            for definition in definitions_in(document, matcher, self._filter)
+        ]
+        changed = {key: file.uncommitted for key, file in self._tree.files.items()}
+        return sort_definitions(wanted, found, lambda each: changed.get((each.collection, each.path), ""))
+
+    # -- files
+
+    def _rank_files(self) -> tuple[dict[str, float], dict[Key, float]]:
+        """Return the weights of the words that files have, and the scores of these files."""
+        scores: dict[Key, float] = defaultdict(float)
+        weights: dict[str, float] = {}
+        sizes = [self._tree.files[key].size for key in self._keys.values()]
+        mean = sum(sizes) / len(sizes) if sizes else 1
+        words = sorted(_stems(self._asked.words), key=len, reverse=True)[:MOST_WORDS]
+        in_paths = self._find_in_paths(words)
+        for word in words:
+            if time.monotonic() > self._deadline:
+                break
+            counts = self._count(word)
+            holding = len(counts.keys() | in_paths[word])
+            if not holding:
+                continue
+            weights[word] = weight = math.log(1 + (len(self._keys) - holding + 0.5) / (holding + 0.5))
+            for key, count in counts.items():
+                length = 1 - _LENGTH + _LENGTH * self._tree.files[key].size / mean
+                scores[key] += weight * count / (count + _SATURATION * length)
+            for key in in_paths[word]:
+                scores[key] += weight * _IN_PATH
+        if weights and time.monotonic() < self._deadline:
+            declaring = self._count(cutting.declaring_pattern(weights, whole=False), fixed=False)
+            for key in declaring.keys() & scores.keys():
+                scores[key] += max(weights.values()) * _IN_NAME / 2
+        return weights, scores
+
+    def _find_in_paths(self, words: Iterable[str]) -> dict[str, set[Key]]:
+        found: dict[str, set[Key]] = {word: set() for word in words}
+        for path, key in self._keys.items():
+            named = keywords.words_of([path])
+            for word, keys in found.items():
+                if any(each.startswith(word) for each in named):
+                    keys.add(key)
+        return found
+
+    def _count(
+        self, pattern: str, *, fixed: bool = True, words: bool = False, ignore_case: bool = True
+    ) -> dict[Key, int]:
+        """Return how many lines of each file match; of none if git takes too long."""
+        left = max(_LEAST_SECONDS, self._deadline - time.monotonic())
+        try:
+            counts = grep.count_lines(
+                self._ws.places,
+                pattern,
+                commit=self._tree.commit,
+                fixed=fixed,
+                words=words,
+                ignore_case=ignore_case,
+                seconds=left,
+            )
+        except TimeoutError:
+            return {}
+        return {self._keys[path]: count for path, count in counts.items() if path in self._keys}
+
+    def _read(self, keys: Sequence[Key]) -> dict[Key, Document]:
+        """Return the files as documents, in this order; code with its pieces."""
+        of_place = sources.texts_at_commit if self._tree.commit else sources.texts_in_work_tree
+        budget = CutBudget(_CUT_SECONDS)
+        found: dict[Key, Document] = {}
+        for source in self._tree.sources:
+            files = [self._tree.files[key] for key in keys if key[0] == source.collection]
+            files = [file for file in files if file.size <= _MOST_BYTES]
+            for _, document in sources.documents(source, files, of_place(self._ws.places, files), budget):
+                if isinstance(document, Document):
+                    found[document.key] = document
+        return {key: found[key] for key in keys if key in found}
+
+    # -- passages
+
+    def _score(self, document: Document, weights: Mapping[str, float], scores: Mapping[Key, float]) -> Iterator[_Piece]:
+        is_code = self._tree.is_code(document.key)
+        pieces = pieces_of(document) if is_code else ()
+        headings = None if is_code else HeaderPaths(document.content)
+        found = []
+        for chunk in document_chunks(document, sources.CHUNKING["code" if is_code else "document"]):
+            if is_code and not self._filter.takes_piece(pieces[chunk.number]):
+                continue
+            name = headings.at(chunk.start) if headings else _names(pieces[chunk.number])
+            text, named = chunk.text.lower(), name.lower()
+            counts = {word: text.count(word) for word in weights}
+            score = sum(weights[word] * count / (count + _SATURATION) for word, count in counts.items())
+            score += sum(weight * _IN_NAME for word, weight in weights.items() if word in named)
+            if score or not weights:
+                found.append(_Piece(document.key, score + _OF_FILE * scores.get(document.key, 0), chunk))
+        found.sort(key=lambda piece: (-piece.score, piece.chunk.number))
+        yield from found[:_MOST_OF_FILE]
+
+    def _pack(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
+        files = self._tree.files
+        blobs = {key: files[key].blob for key in read}
+        committed = beside.contents(self._ws.places, blobs.values()) if self._tree.commit else {}
+        names = names_among(list(read), {name for name, row in self._rows.items() if row.has_paths_as_ids})
+        packable: dict[Hashable, PackableDocument] = {}
+        hits = []
+        places = {
+            key: PassagePlaces(
+                self._ws,
+                self._rows[key[0]],
+                document,
+                committed.get(blobs[key], b"") if self._tree.commit else None,
+            )
+            for key, document in read.items()
+        }
+        for rank, piece in enumerate(pieces, start=1):
+            place, span = places[piece.key], (piece.chunk.start, piece.chunk.end)
+            if piece.key not in packable:
+                above = place.lines_above()
+                packable[piece.key] = PackableDocument(
+                    *piece.key,
+                    text=place.text,
+                    path=place.path if above is not None else None,
+                    above=above or 0,
+                    pieces=place.pieces,
+                    titled=place.titled,
+                    commit=self._tree.commit,
+                    uncommitted=files[piece.key].uncommitted,
+                    name=names[piece.key],
+                )
+            spans = (symbol_span(place, piece.chunk.number), span) if place.pieces else (span,)
+            hits.append(PackableHit(rank, piece.key, spans))
+        return pack(hits, packable, budget)
+
+
+def _names(piece: IndexedPiece) -> str:
+    return " ".join([piece.symbol, *(symbol for symbol, *_ in piece.declared)])
+
+
+def _stems(text: str) -> Several[str]:
+    """Return what to look for of each word, in small letters: its stem, if the word begins so."""
+    found: dict[str, None] = {}
+    for word in keywords.words(text):
+        terms = keywords.terms_of([word])
+        stem = terms[0][0] if terms and len(terms[0]) == 1 else ""
+        found[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None
+    return list(found)

@@ -1,0 +1,133 @@
+"""Build an index in a process of its own, while `search` answers from words and names.
+
+    python -m vmrag_link.toolsets.essential.index_build [COMMIT]
+
+It runs in the work tree, indexes its files and documents, or those of a commit, and ends with the
+server that started it. It builds in steps, so a kill keeps what was built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from vmrag_hooks.boundary import guarded
+from vmrag_link import env, proc
+from vmrag_link.index.directories import remove_orphaned_lock
+from vmrag_link.ops.follow.provenance import ranked_at
+from vmrag_link.ops.index.query import searching
+from vmrag_link.paths import Places
+from vmrag_link.progress import BUILDING, EMBEDDING, QUIET, Progress, Task
+from vmrag_link.sync import background
+from vmrag_link.sync.background import Job, Watched
+from vmrag_link.workspace import Workspace
+
+AT_ONCE: Mapping[str, int] = {BUILDING: 200, EMBEDDING: 1_000}
+"""Documents and texts that a search indexes itself."""
+
+WAIT_SECONDS = 2.0
+"""How long a search waits for an index that is being built."""
+
+SOON = 1_000
+"""Documents of an index that a search waits for at all."""
+
+MODULE = "vmrag_link.toolsets.essential.index_build"
+NICENESS = 5
+_HASH = 12
+
+_starting = threading.Lock()
+
+
+class TooMuch(Exception):
+    """More has to be indexed than an answer waits for: `size` documents or texts."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
+class Impatient:
+    """A `Progress` that raises `TooMuch` for more work than `AT_ONCE`."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
+        if total > AT_ONCE.get(description, total):
+            raise TooMuch(total)
+        return self._progress.task(description, total)
+
+    def note(self, sentence: str) -> None:
+        self._progress.note(sentence)
+
+
+@contextlib.contextmanager
+def impatient(ws: Workspace) -> Iterator[None]:
+    """Raise `TooMuch` in the block before an index is built that takes long."""
+    before, ws.progress = ws.progress, Impatient(ws.progress)
+    try:
+        yield
+    finally:
+        ws.progress = before
+
+
+def job_of(places: Places, commit: str) -> Job:
+    """Return the build for a work tree, or for a commit if one is given."""
+    return Job(places.own, f"index-{commit[:_HASH]}" if commit else "index")
+
+
+def ensure(job: Job, places: Places, commit: str) -> None:
+    """Start the build unless it runs, for this server or for another one."""
+    with _starting:
+        if not background.running(job):
+            job.report.unlink(missing_ok=True)
+            module = [sys.executable, "-P", "-E", "-m", MODULE, *([commit] if commit else [])]
+            environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
+            background.ask(job, lambda: proc.accompanying(module, cwd=places.top, env=environ))
+
+
+def main() -> None:
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    os.nice(NICENESS)
+    commit = next(iter(sys.argv[1:]), "")
+    places = Workspace.open(Path.cwd(), QUIET).places
+    job = job_of(places, commit)
+    background.serve(job, lambda: _build(places, job, commit))
+    if commit:
+        remove_orphaned_lock(job.lock)
+
+
+def _end_with_server() -> None:
+    """Leave at the end of input, which comes when the server ends, however it ends."""
+    sys.stdin.buffer.read()
+    proc.abandon()
+    os._exit(0)
+
+
+def _build(places: Places, job: Job, commit: str) -> None:
+    watched, failures = Watched(job, lambda _: None), list[str]()
+    guarded(lambda: _index(places, watched, commit), say=failures.append)
+    if failures:
+        watched.failed(failures[0])
+    else:
+        watched.succeeded()
+
+
+def _index(places: Places, progress: Progress, commit: str) -> None:
+    with contextlib.closing(Workspace.open(places.top, progress)) as ws:
+        ws.sources.in_steps = True
+        at = ranked_at(ws, commit) if commit else None
+        before = None
+        while True:
+            opened = searching(ws, lambda _, view: view.sources, at=at)
+            if opened is None or opened.indexed == 100 or opened.folder == before:  # noqa: PLR2004  percent
+                return
+            before = opened.folder
+
+
+if __name__ == "__main__":
+    main()
