@@ -327,7 +327,9 @@ def accompanying(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> i
     process, and it must end then.
     """
     nothing = subprocess.DEVNULL
-    _accompanying[:] = [each for each in _accompanying if each.poll() is None]
+    for each in [each for each in _accompanying if each.poll() is not None]:
+        _accompanying.remove(each)
+        each.communicate()  # closes its input
     words, environ = _prepared(argv, cwd, env)
     process = subprocess.Popen(
         words, cwd=cwd, env=environ, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, process_group=0

@@ -13,7 +13,7 @@ import pytest
 from tests.support.long import examples
 from tests.support.repos import Repo, isolate
 from tests.support.sources import SETTINGS
-from tests.support.terminal import SCRIPT, Project, new_project
+from tests.support.terminal import SCRIPT, Project, new_project, opened
 from vmrag_link.code import languages
 from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.sync import source_views
@@ -464,11 +464,13 @@ def test_before_anything_is_set_up_the_files_answer(project):
     assert not any(each.suffix != ".sample" for each in (project.top / ".git/hooks").iterdir())
 
 
-def test_a_large_repository_answers_from_what_is_indexed_and_goes_on(project, monkeypatch):
+def test_query_waits_for_whole_index(project, monkeypatch):
     bare(project)
-    monkeypatch.setattr("vmrag_link.workspace.sources.AT_ONCE", 1)
-    seen = []
-    for _ in range(4):
-        found = project.ask("query", "port tool session", "-k", "10")
-        seen.append((found["kb"]["sources"].get("indexed", 100), len({each["doc_id"] for each in found["results"]})))
-    assert seen == [(33, 1), (66, 2), (100, 3), (100, 3)]
+    monkeypatch.setattr("vmrag_link.workspace.sources.LEAST_STEP", 1)
+    with opened(project) as ws:
+        ws.sources.in_steps = True
+        with ws.sources.here() as part:
+            assert part.indexed == 33
+    found = project.ask("query", "port tool session", "-k", "10")
+    assert found["kb"]["sources"].get("indexed", 100) == 100
+    assert len({each["doc_id"] for each in found["results"]}) == 3

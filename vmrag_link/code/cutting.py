@@ -10,7 +10,7 @@ here depends on time, or on the machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from vmrag_link.code.grammars import GRAMMAR_RULES
 from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
@@ -90,23 +90,15 @@ _KINDS = {
     "type": "type",
 }
 
+DECLARING_WORDS = tuple(_KINDS)
+"""The words that declare what follows them in a line."""
+
 _DECLARING = re.compile(
     rf"^[ \t]*(?:(?:{'|'.join(_BEFORE)})(?:\([a-z ]+\))?[ \t]+){{0,4}}(?P<word>{'|'.join(_KINDS)})[ \t]+"
     r"(?:<[^<>\n]{1,80}>[ \t]+)?(?:[A-Za-z]\w*[.:])*(?P<name>[A-Za-z_]\w{0,199})(?=[ \t]*(?:[(\[{<:=,;]|extends\b|do\b|where\b|$))",
     re.MULTILINE,
 )
 """Up to four words such as `public`, the one that declares, type parameters, and the name."""
-
-
-def declaring_pattern(names: Iterable[str], *, whole: bool) -> str:
-    """Return an extended regular expression, as git has it, for lines that declare these names.
-
-    `whole`: names that are exactly these, otherwise that hold one of them. It finds more than the
-    cutter does, because it is there to choose files.
-    """
-    ends = r"(:|[^[:alnum:]_]|$)" if whole else ""
-    starts = r"([[:alnum:]_.:]*[.:])?" if whole else r"[[:alnum:]_.:]*"
-    return rf"(^|[^[:alnum:]_])({'|'.join(_KINDS)})[[:space:]]+{starts}({'|'.join(names)}){ends}"
 
 
 def with_lines_that_declare(pieces: Sequence[CodePiece], text: str) -> list[CodePiece]:

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from vmrag_link import env
 from vmrag_link.git.run import GUARDS, failure, git
 from vmrag_link.paths import Places
 
-_OPTIONS = ("grep", "-I", "-z", "-c", "--full-name", "--no-color", "--no-recurse-submodules", "--no-textconv")
+_OPTIONS = ("grep", "-I", "-F", "-z", "-c", "--full-name", "--no-color", "--no-recurse-submodules", "--no-textconv")
 _COUNT = re.compile(rb"(?P<path>[^\0]+)\0(?P<count>\d+)\n")
 _NO_MATCH = 1
 
 
 def count_lines(
     places: Places,
-    pattern: str,
+    text: str,
     *,
+    beside: Sequence[str] = (),
     commit: str | None = None,
-    fixed: bool = True,
     ignore_case: bool = True,
     words: bool = False,
     seconds: float,
 ) -> dict[str, int]:
-    """Return how many lines of each tracked text file match, by path from the top.
+    """Return how many lines of each tracked text file hold a text, by path from the top.
 
-    `commit`: whose tree to read; None for the work tree. `fixed`: the pattern is the text itself,
-    otherwise an extended regular expression. `words`: it matches whole words only. Raises
-    `TimeoutError` after so many seconds, and `GitFailed`.
+    `beside`: texts of which one must be in the same line. `commit`: whose tree to read; None for
+    the work tree. `words`: all are whole words. Raises `TimeoutError` after so many seconds, and
+    `GitFailed`.
     """
-    ways = [*(["-F"] if fixed else ["-E"]), *(["-i"] if ignore_case else []), *(["-w"] if words else [])]
-    arguments = (*GUARDS, *_OPTIONS, *ways, "-e", pattern, *([commit] if commit else []), "--")
+    ways = [*(["-i"] if ignore_case else []), *(["-w"] if words else [])]
+    others = ["--and", "(", *(part for each in beside for part in ("-e", each)), ")"] if beside else []
+    arguments = (*GUARDS, *_OPTIONS, *ways, "-e", text, *others, *([commit] if commit else []), "--")
     finished = git(places, *arguments, extra=env.GIT_OFFLINE, timeout=seconds)
     if finished.returncode > _NO_MATCH:
         raise failure(arguments[len(GUARDS) :], finished)

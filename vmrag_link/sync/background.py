@@ -26,6 +26,8 @@ START_SECONDS = 10.0
 POLL_SECONDS = 0.05
 WRITE_SECONDS = 0.2
 _PATIENCE = 1.0
+_HASH = 12
+"""Characters of a commit in the name of a file."""
 
 
 class Job(NamedTuple):
@@ -59,6 +61,11 @@ def sync_of(places: Places) -> Job:
 def chroma_of(places: Places) -> Job:
     """Building Chroma's stores for all work trees."""
     return Job(places.builder, "chroma")
+
+
+def index_of(places: Places, commit: str = "") -> Job:
+    """Building the index of a work tree, or of a commit if one is given, for a server."""
+    return Job(places.own, f"index-{commit[:_HASH]}" if commit else "index")
 
 
 class Report(Record, frozen=True):

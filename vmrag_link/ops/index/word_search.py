@@ -42,8 +42,10 @@ _MOST_FILES, _MOST_DEFINING = 24, 60
 _MOST_BYTES = 1 << 20
 """A larger file is not read."""
 
-_CUT_SECONDS = 1.5
-_LEAST_SECONDS = 0.2
+READ_SECONDS = 1.5
+"""Time before the deadline that is left for reading and cutting the best files."""
+
+_LEAST_SECONDS = 0.5
 _SHORTEST_STEM = 4
 
 _IN_PATH = 1.0
@@ -119,8 +121,8 @@ class WordSearch:
         if not last:
             return []
         whole, ignore_case = "*" not in wanted, not has_capitals(wanted)
-        declaring = self._count(cutting.declaring_pattern([last], whole=whole), fixed=False, ignore_case=ignore_case)
         holding = self._count(last, words=whole, ignore_case=ignore_case)
+        declaring = self._count(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
         keys = [key for key in holding if self._tree.is_code(key)]
         keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
         matcher = WantedSymbol(wanted, within=False)
@@ -143,7 +145,7 @@ class WordSearch:
         words = sorted(_stems(self._asked.words), key=len, reverse=True)[:MOST_WORDS]
         in_paths = self._find_in_paths(words)
         for word in words:
-            if time.monotonic() > self._deadline:
+            if weights and time.monotonic() > self._deadline - READ_SECONDS:
                 break
             counts = self._count(word)
             holding = len(counts.keys() | in_paths[word])
@@ -155,10 +157,6 @@ class WordSearch:
                 scores[key] += weight * count / (count + _SATURATION * length)
             for key in in_paths[word]:
                 scores[key] += weight * _IN_PATH
-        if weights and time.monotonic() < self._deadline:
-            declaring = self._count(cutting.declaring_pattern(weights, whole=False), fixed=False)
-            for key in declaring.keys() & scores.keys():
-                scores[key] += max(weights.values()) * _IN_NAME / 2
         return weights, scores
 
     def _find_in_paths(self, words: Iterable[str]) -> dict[str, set[Key]]:
@@ -171,16 +169,16 @@ class WordSearch:
         return found
 
     def _count(
-        self, pattern: str, *, fixed: bool = True, words: bool = False, ignore_case: bool = True
+        self, text: str, *, beside: Sequence[str] = (), words: bool = False, ignore_case: bool = True
     ) -> dict[Key, int]:
-        """Return how many lines of each file match; of none if git takes too long."""
-        left = max(_LEAST_SECONDS, self._deadline - time.monotonic())
+        """Return how many lines of each file hold a text; of none if git takes too long."""
+        left = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
         try:
             counts = grep.count_lines(
                 self._ws.places,
-                pattern,
+                text,
+                beside=beside,
                 commit=self._tree.commit,
-                fixed=fixed,
                 words=words,
                 ignore_case=ignore_case,
                 seconds=left,
@@ -192,7 +190,7 @@ class WordSearch:
     def _read(self, keys: Sequence[Key]) -> dict[Key, Document]:
         """Return the files as documents, in this order; code with its pieces."""
         of_place = sources.texts_at_commit if self._tree.commit else sources.texts_in_work_tree
-        budget = CutBudget(_CUT_SECONDS)
+        budget = CutBudget(READ_SECONDS)
         found: dict[Key, Document] = {}
         for source in self._tree.sources:
             files = [self._tree.files[key] for key in keys if key[0] == source.collection]
@@ -265,7 +263,8 @@ def _names(piece: IndexedPiece) -> str:
 def _stems(text: str) -> Several[str]:
     """Return what to look for of each word, in small letters: its stem, if the word begins so."""
     found: dict[str, None] = {}
-    for word in keywords.words(text):
+    words = keywords.words(text)
+    for word in [word for word in words if len(word) > 1] or words:
         terms = keywords.terms_of([word])
         stem = terms[0][0] if terms and len(terms[0]) == 1 else ""
         found[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None

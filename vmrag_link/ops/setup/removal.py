@@ -334,7 +334,7 @@ def _folders(places: Places) -> list[Path]:
 
 
 def _wait(ws: Workspace) -> None:
-    for job in (background.sync_of(ws.places), background.chroma_of(ws.places)):
+    for job in (background.sync_of(ws.places), background.chroma_of(ws.places), background.index_of(ws.places)):
         if not background.ended(job, within=ws.lock_timeout):
             raise Busy(
                 "A process of vmrag works in the background of this repository.",

@@ -37,7 +37,6 @@ SOON = 1_000
 
 MODULE = "vmrag_link.toolsets.essential.index_build"
 NICENESS = 5
-_HASH = 12
 
 _starting = threading.Lock()
 
@@ -75,11 +74,6 @@ def impatient(ws: Workspace) -> Iterator[None]:
         ws.progress = before
 
 
-def job_of(places: Places, commit: str) -> Job:
-    """Return the build for a work tree, or for a commit if one is given."""
-    return Job(places.own, f"index-{commit[:_HASH]}" if commit else "index")
-
-
 def ensure(job: Job, places: Places, commit: str) -> None:
     """Start the build unless it runs, for this server or for another one."""
     with _starting:
@@ -95,7 +89,7 @@ def main() -> None:
     os.nice(NICENESS)
     commit = next(iter(sys.argv[1:]), "")
     places = Workspace.open(Path.cwd(), QUIET).places
-    job = job_of(places, commit)
+    job = background.index_of(places, commit)
     background.serve(job, lambda: _build(places, job, commit))
     if commit:
         remove_orphaned_lock(job.lock)

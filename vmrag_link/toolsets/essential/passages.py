@@ -36,7 +36,7 @@ from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.sources import without_index
 from vmrag_link.workspace.worktree import OpenSources
 
-ANSWER_SECONDS = 4.5
+ANSWER_SECONDS = 4.0
 """A search without an index answers about within this time."""
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
     """
     start = time.monotonic()
     commit = plumbing.resolve(ws.places, asked.ref) if asked.ref else ""
-    job = index_build.job_of(ws.places, commit)
+    job = background.index_of(ws.places, commit)
     background.tell(job, ws.progress.note)
     failed = background.report(job)
     if failed and failed.error:

@@ -10,7 +10,7 @@ from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid, 
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import Pattern
-from vmrag_link.ops.follow.provenance import untracked_notice
+from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
@@ -62,10 +62,15 @@ def search_documents(
         f"{plural(len(answer.found), 'passage')}{where}{more}.",
         "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
         f"{untracked}." if untracked else "",
-        answer.notice,
     ]
+    _warn_of_index(call, answer.notice)
     text = "\n\n".join(map(_show_passage, answer.found))
     return TextResult(text=text, message=" ".join(filter(None, sentences)))
+
+
+def _warn_of_index(call: Call, notice: str) -> None:
+    if notice:
+        call.warn(INCOMPLETE, notice)
 
 
 def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
@@ -74,6 +79,7 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
     if not report.definitions:
         return None
     call.stands(standing)
+    _warn_of_index(call, notice)
     shown = report.definitions[:MOST_DEFINITIONS]
     first = f", the first {len(shown)}" if len(report.definitions) > len(shown) else ""
     count = plural(len(report.definitions), "definition")
