@@ -96,6 +96,20 @@ def nearest(name: str, there: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return found[0] if found else None
 
 
+_COMPARED = 20_000
+"""Names that `closest` compares letter by letter."""
+
+
+def closest(name: str, names: Sequence[str], *, most: int = 3) -> list[str]:
+    """Return the most similar names, first those of files or documents with the same last part."""
+    import difflib  # only where something is wrong already
+
+    last = name.rpartition("/")[2].lower()
+    same = [other for other in names if other.rpartition("/")[2].lower() == last]
+    similar = difflib.get_close_matches(name, names[:_COMPARED], n=most)
+    return [*dict.fromkeys([*sorted(same, key=len)[:most], *similar])][:most]
+
+
 class VmragError(Exception):
     """A known failure: `code` for programs, one sentence for a person, a runnable `hint`,
     JSON-ready `details`.
@@ -810,11 +824,16 @@ def file_failures() -> Iterator[None]:
         raise known from error
 
 
+_MOST_LISTED = 10
+
+
 def no_collection(name: str, there: Sequence[str]) -> CollectionMissing:
     near = nearest(name, there)
     return CollectionMissing(
         f"There is no collection {name!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"There are: {', '.join(there)}." if there else "vmrag import DIR --collection NAME (makes the first one)",
+        hint=f"There are: {first_of(there, _MOST_LISTED)}."
+        if there
+        else "vmrag import DIR --collection NAME (makes the first one)",
         collection_name=name,
         collections=list(there),
     )

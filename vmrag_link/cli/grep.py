@@ -58,7 +58,7 @@ def command(
         invocation,
         report,
         _lines(report, shown, parted=context > 0),
-        [*report.notes, *provenance.source_warnings(report.kb)],
+        [*report.notes, *report.warnings],
     )
     return OK if report.documents else FAILED_CHECK
 

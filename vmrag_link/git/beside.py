@@ -270,12 +270,12 @@ def _cat_file(places: Places, how: str, names: Sequence[str]) -> bytes:
     """What `git cat-file` says of these objects: in a partial clone the first missing object ends
     git, so the others are found first.
     """
-    done = look(places, "cat-file", how, stdin=_lines(names), fine=(0, _FATAL))
+    done = look(places, "cat-file", how, "--buffer", stdin=_lines(names), fine=(0, _FATAL))
     if done.returncode == 0:
         return done.stdout
     here = set(look(places, *_HERE, stdin=_lines(names)).text.split())
     left = [name for name in names if name in here]
-    return look(places, "cat-file", how, stdin=_lines(left)).stdout if left else b""
+    return look(places, "cat-file", how, "--buffer", stdin=_lines(left)).stdout if left else b""
 
 
 _FATAL = 128

@@ -9,11 +9,12 @@ git's: that costs one more look at an equal text. Whether a file is changed at a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -22,6 +23,9 @@ from vmrag_link.conversion.formats import decode
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.paths import FileStamp
 from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
+
+BINARY_WITHIN = 8000
+"""Git looks for a NUL in so many bytes."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -89,7 +93,26 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def _open(self, path: str) -> int:
+    def read_many(self, paths: Iterable[str], limit: int) -> Iterator[tuple[str, bytes, int]]:
+        """Yield each path, its bytes and its size. Of a larger file than `limit` the bytes are the
+        first ones; a file that cannot be read has the size -`errno`. The paths should be sorted.
+        """
+        with contextlib.ExitStack() as held:
+            current, descriptor = "", self._top
+            for path in paths:
+                folder, _, name = path.rpartition("/")
+                try:
+                    if folder != current:
+                        held.close()
+                        current, descriptor = "", self._top
+                        descriptor = self._open(folder, _FOLDER)
+                        held.callback(os.close, descriptor)
+                        current = folder
+                    yield path, *_read_beginning(os.open(name, _FILE, dir_fd=descriptor), limit)
+                except OSError as error:
+                    yield path, b"", -(error.errno or errno.EIO)
+
+    def _open(self, path: str, flags: int = _FILE) -> int:
         *folders, name = path.split("/")
         current = self._top
         try:
@@ -98,10 +121,22 @@ class Disk:
                 if current != self._top:
                     os.close(current)
                 current = inner
-            return os.open(name, _FILE, dir_fd=current)
+            return os.open(name, flags, dir_fd=current)
         finally:
             if current != self._top:
                 os.close(current)
+
+
+def _read_beginning(descriptor: int, limit: int) -> tuple[bytes, int]:
+    """Return the bytes of a regular file and its size, and close it. Raises OSError."""
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        data = os.read(descriptor, found.st_size + 1 if found.st_size <= limit else BINARY_WITHIN)
+        return data, max(found.st_size, len(data))
+    finally:
+        os.close(descriptor)
 
 
 def _state(found: os.stat_result) -> FileState:

@@ -22,6 +22,7 @@ from vmrag_link.conversion.formats import by_suffix, decode
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.models import Record
 from vmrag_link.paths import FileStamp, write_atomically
+from vmrag_link.sources.disk import BINARY_WITHIN
 from vmrag_link.sources.rules import NOTEBOOK
 
 
@@ -160,8 +161,7 @@ def _listing(cache: Path) -> Path:
 
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
-_POINTER_BYTES = 1024
-_BINARY_WITHIN = 8000  # as git looks for a NUL
+POINTER_BYTES = 1024
 _MARKED_WITHIN = 1000
 _LONGEST_LINE = 20_000
 
@@ -188,7 +188,7 @@ class SourceText(NamedTuple):
 
 def readable(file: TreeFile, data: bytes) -> SourceText:
     """`data`: all bytes of its blob, which are UTF-8 whatever encoding the file has."""
-    if len(data) < _POINTER_BYTES and data.startswith(LFS_POINTER):
+    if len(data) < POINTER_BYTES and data.startswith(LFS_POINTER):
         return SourceText(None, "is kept in Git LFS")
     try:
         text = as_text(data)
@@ -207,16 +207,20 @@ def readable(file: TreeFile, data: bytes) -> SourceText:
 
 def as_text(data: bytes, encoding: str = "") -> str:
     """The text of a file. Raises `ContentUnreadable`."""
-    marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
-    if not (marked or encoding) and b"\0" in data[:_BINARY_WITHIN]:
+    marked = marked_encoding(data)
+    if not (marked or encoding) and b"\0" in data[:BINARY_WITHIN]:
         raise ContentUnreadable("is no text")
     text = decode(data, marked or encoding)
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n") if "\r" in text else text
+
+
+def marked_encoding(data: bytes) -> str:
+    """Return the encoding that a byte order mark names, other than UTF-8; empty without one."""
+    return next((name for mark, name in _MARKS if data.startswith(mark)), "")
 
 
 def is_notebook(path: str) -> bool:
-    found = by_suffix(path)
-    return found is not None and found.file_type == NOTEBOOK
+    return path.lower().endswith(".ipynb")
 
 
 def _is_dense(path: str, text: str) -> bool:

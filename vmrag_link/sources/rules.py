@@ -44,6 +44,9 @@ _PLAIN_SUFFIXES = frozenset(
 NOTEBOOK = "notebook"
 
 
+BINARY = "is binary, as .gitattributes says"
+
+
 def plain_name(path: str) -> bool:
     """Whether it is an id, seen by a cheaper look than `id_problem`'s."""
     return len(path) <= MAX_ID and path.isascii() and path.isprintable()
@@ -62,6 +65,16 @@ def flaw_of_mode(mode: str) -> str:
 
 
 def flaw_of_attributes(values: Mapping[str, Value]) -> str:
+    if why := flaw_of_storage(values):
+        return why
+    for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
+        if is_set(values.get(name)):
+            return f"is {what}, as .gitattributes says"
+    return ""
+
+
+def flaw_of_storage(values: Mapping[str, Value]) -> str:
+    """Return why attributes make a file something else than text."""
     if not values:
         return ""
     if (driver := values.get(FILTER, False)) is not False:
@@ -70,12 +83,7 @@ def flaw_of_attributes(values: Mapping[str, Value]) -> str:
         return (
             f"has the filter {driver}: what lies in git is not what is read" if driver is not True else "has a filter"
         )
-    if values.get(TEXT) is False and values.get(DIFF) is False:
-        return "is binary, as .gitattributes says"
-    for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
-        if is_set(values.get(name)):
-            return f"is {what}, as .gitattributes says"
-    return ""
+    return BINARY if values.get(TEXT) is False and values.get(DIFF) is False else ""
 
 
 def is_set(value: Value | None) -> bool:

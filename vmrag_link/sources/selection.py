@@ -175,7 +175,7 @@ def at_commit(
     """
     if not re.fullmatch(COMMIT_NAME, commit):
         raise _no_commit(commit)
-    with _readable(places, commit):
+    with readable_tree(places, commit):
         raw_changes.require_countable(places, commit)
         found = [_files(places, commit, rules.arguments(source)) for source in sources]
         stated = _attributes(places, commit)
@@ -212,7 +212,7 @@ def _files(places: Places, commit: str, arguments: Sequence[str]) -> list[RawCha
 
 
 @contextlib.contextmanager
-def _readable(places: Places, commit: str) -> Iterator[None]:
+def readable_tree(places: Places, commit: str) -> Iterator[None]:
     try:
         yield
     except GitFailed as error:

@@ -5,6 +5,7 @@ revision with what it changed.
 from __future__ import annotations
 
 import contextlib
+import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,7 +25,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index.contents import chunk_counts
-from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, Working, metadata_of
+from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, Working, content_hash, metadata_of
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
@@ -63,6 +64,8 @@ class ListReport(Record, frozen=True):
 
 
 class ShowReport(Record, frozen=True):
+    """A file that no source names has no collection, and its path as `doc_id`."""
+
     collection: str
     doc_id: str
     title: str
@@ -200,6 +203,16 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
     return None
 
 
+def _show_tracked(ws: Workspace, name: str) -> ShowReport | None:
+    """Return the tracked text file that `[REF:]PATH` means, which no source names."""
+    file = reading.find_named(ws, name)
+    if file is None:
+        return None
+    title = posixpath.splitext(posixpath.basename(file.path))[0]
+    commit = file.commit or plumbing.head(ws.places).commit or ""
+    return ShowReport("", file.path, title, file.text, content_hash(file.text), {}, commit)
+
+
 def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
     if ref in (None, revparse.WORKING):
         return source_tree.in_work_tree(ws)
@@ -242,7 +255,7 @@ def show(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
     if name is None:
         move_and_warn(ws)
         return _show_revision(ws, ws.revision_here())
-    if file := show_file(ws, name):
+    if file := show_file(ws, name) or _show_tracked(ws, name):
         return file
     with known.naming_files(ws, name):
         return _show_named(ws, name)

@@ -5,33 +5,41 @@ matches (`vmrag grep`).
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import (
+    DocumentMissing,
     FilterInvalid,
     GitReferenceMissing,
     NotInitialized,
     PinMissing,
     ServerUnreachable,
     UsageInvalid,
+    first_of,
     no_collection,
+    plural,
     quoted,
 )
-from vmrag_link.git import plumbing
+from vmrag_link.git import beside, plumbing
 from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed, with_sources
-from vmrag_link.ops.history import known, revparse
-from vmrag_link.progress import Task
-from vmrag_link.shown_names import names_in_rows
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.history import document_names, known, revparse
+from vmrag_link.retrieval.narrowing import path_matcher
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import rules, tracked_texts
+from vmrag_link.sources.readable import LeftOutFile
+from vmrag_link.sources.tracked_texts import TrackedTexts
+from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
+from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources
 
 T = TypeVar("T")
@@ -99,32 +107,33 @@ class WithFiles:
 
 
 def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Standing], T]) -> T:
-    """As `read`, with the documents of sources. While a Dolt server does not answer, the index is
-    read, if it is here; without a knowledge base, the files alone.
-    """
-    here = ref is None or ref == revparse.WORKING
-    with files_at(ws, None if here else ref) as opened:
-        files = IndexedRows(opened.folder) if opened else None
-
-        def both(rows: TextSource, stands: Standing) -> T:
-            if files is None or opened is None:
-                return look(rows, stands)
-            return look(WithFiles(rows, files), with_sources(stands, opened))
-
+    """As `_read_stored`, with the documents of sources; without a knowledge base, these alone."""
+    with files_at(ws, None if ref == revparse.WORKING else ref) as opened:
+        if opened is None:
+            return _read_stored(ws, ref, look)
+        files = IndexedRows(opened.folder)
         try:
-            return read(ws, ref, lambda stands: both(ws.engine, stands))
+            return _read_stored(
+                ws, ref, lambda rows, stands: look(WithFiles(rows, files), with_sources(stands, opened))
+            )
         except (NotInitialized, PinMissing):
-            if files is None:
-                raise
             return look(files, with_sources(_at(ws, ""), opened))
-        except ServerUnreachable:
-            if here:
-                return read_consistently(
-                    ws, lambda: ws.reader.read(lambda view: both(IndexedRows(view.folder), viewed(ws, view)))
-                )
-            stands = _at(ws, revparse.resolve_rev(ws, ref or ""))
-            with ws.reader.index_of(stands.revision) as folder:
-                return both(IndexedRows(folder), stands)
+
+
+def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, Standing], T]) -> T:
+    """As `read`, with the stored documents. While a Dolt server does not answer, the index is read,
+    if it is here.
+    """
+    try:
+        return read(ws, ref, lambda stands: look(ws.engine, stands))
+    except ServerUnreachable:
+        if ref is None or ref == revparse.WORKING:
+            return read_consistently(
+                ws, lambda: ws.reader.read(lambda view: look(IndexedRows(view.folder), viewed(ws, view)))
+            )
+        stands = _at(ws, revparse.resolve_rev(ws, ref))
+        with ws.reader.index_of(stands.revision) as folder:
+            return look(IndexedRows(folder), stands)
 
 
 @contextlib.contextmanager
@@ -145,30 +154,41 @@ def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
         yield opened
 
 
-def collection_names(source: TextSource, at: At, wanted: Sequence[str], *, searched: bool = False) -> list[str]:
-    """These collections; if none are named, all but those in which tools write for themselves, or
-    all that are `searched`.
+def collection_names(
+    source: TextSource, at: At, requested: Sequence[str], *, searched: bool = False, of_files: Sequence[str] = ()
+) -> list[str]:
+    """Return the requested collections that are stored; if none are requested, all but those in
+    which tools write for themselves, or all that are `searched`. `of_files`: other collections.
 
     Raises `CollectionMissing`.
     """
-    there = {each.name: each for each in source.collections(at)}
-    for name in wanted:
-        if name not in there:
-            raise no_collection(name, sorted(there))
-    return sorted(
-        set(wanted) or {name for name, each in there.items() if each.kind != SYSTEM or (searched and each.searched)}
-    )
+    stored = {row.name: row for row in source.collections(at)}
+    for name in requested:
+        if name not in stored and name not in of_files:
+            raise no_collection(name, sorted({*stored, *of_files}))
+    if requested:
+        return sorted({*requested} - {*of_files})
+    return sorted(name for name, row in stored.items() if row.kind != SYSTEM or (searched and row.searched))
 
 
 Spans = tuple[tuple[int, int], ...]
-Finder = Callable[[str], Spans | None]
-"""Where in a line something is found; None: nowhere."""
+
+
+class Finder(NamedTuple):
+    """`passes`: whether something is found in a line. `spans`: where, if that is known."""
+
+    passes: Callable[[str], object]
+    spans: Callable[[str], Spans]
+
+
+_OTHER_LINES = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-?[a-zA-Z]*[mR]")
+"""What in a pattern decides by itself where a line ends."""
 
 
 class Pattern(Record, frozen=True):
     """What is looked for, as Python's `re` has it; with `fixed` the text itself. `linear`: as
-    Rust's `regex` has it, in time linear in the text, because a stranger may have written it; where
-    in a line it matches is not told then.
+    Rust's `regex` has it, in time linear in the text, because an agent sends it. The report then
+    has no `matches` in a line.
     """
 
     text: str
@@ -179,23 +199,32 @@ class Pattern(Record, frozen=True):
     def finder(self) -> Finder:
         """Raises `UsageInvalid` for what is no regular expression."""
         if self.linear and not self.fixed:
-            return self._linear_finder()
-        wanted = self._compiled()
+            return Finder(self._linear(""), lambda _: ())
+        compiled = self._compiled()
 
-        def spans(line: str) -> Spans | None:
-            found = [each.span() for each in wanted.finditer(line)]
-            return tuple(each for each in found if each[1] > each[0]) if found else None
+        def spans(line: str) -> Spans:
+            return tuple(match.span() for match in compiled.finditer(line) if match.end() > match.start())
 
-        return spans
+        return Finder(compiled.search, spans)
 
-    def _linear_finder(self) -> Finder:
+    def text_filter(self) -> Callable[[str], bool]:
+        """Return a fast test that every text with a matching line passes, and few others."""
+        if self.fixed and not self.ignore_case:
+            return lambda text: self.text in text
+        if self.linear and not self.fixed and not _OTHER_LINES.search(self.text):
+            # It takes linear time also for a whole text, and finds what is found in a line alone.
+            return self._linear("(?m)")
+        return lambda _: True
+
+    def _linear(self, flags: str) -> Callable[[str], bool]:
         from vmrag_link.retrieval.filters import linear_pattern  # people's patterns do not need it
 
         try:
-            passes = linear_pattern(f"(?i){self.text}" if self.ignore_case else self.text, said="This is")
+            return linear_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{self.text}", said="This is")
         except FilterInvalid as error:
-            raise UsageInvalid(error.message, hint=error.hint, parameter="pattern") from None
-        return lambda line: () if passes(line) else None
+            raise UsageInvalid(
+                error.message, hint="fixed=true finds the text itself, as it is.", parameter="pattern"
+            ) from None
 
     def _compiled(self) -> re.Pattern[str]:
         flags = re.IGNORECASE if self.ignore_case else re.NOFLAG
@@ -223,8 +252,8 @@ class MatchedLine(Record, frozen=True):
 
 
 class MatchedDocument(Record, frozen=True):
-    """`count`: how many lines match; `lines`: these lines, and the requested context.
-    `name`: as in `shown_names`.
+    """`count`: how many lines match; `lines`: these lines, and the requested context. `name`: as in
+    `shown_names`. A file that no source names has no collection, and its path as `doc_id`.
     """
 
     collection: str
@@ -240,48 +269,232 @@ class MatchedDocument(Record, frozen=True):
 
 
 class GrepReport(Record, frozen=True):
-    """`notes`: why this is not the pinned revision, if so."""
+    """`notes`: why this is not the pinned revision, if so. `skipped`: text files that could not be
+    searched.
+    """
 
     documents: list[MatchedDocument]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    skipped: tuple[LeftOutFile, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of lines that match."""
+        return sum(document.count for document in self.documents)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a sentence about the files that could not be searched."""
+        if not self.skipped:
+            return []
+        names = first_of([f"{file.path} ({file.reason})" for file in self.skipped], 3)
+        return [f"{plural(len(self.skipped), 'file')} could not be searched: {names}."]
 
 
 def grep(
-    ws: Workspace, pattern: Pattern, *, collections: Sequence[str] = (), ref: str | None = None, context: int = 0
+    ws: Workspace,
+    pattern: Pattern,
+    *,
+    collections: Sequence[str] = (),
+    ref: str | None = None,
+    context: int = 0,
+    path: str = "",
+    most: int | None = None,
 ) -> GrepReport:
-    """Every document with a line that matches, by name.
+    """Every tracked text file, and every stored document, with a line that matches.
 
-    `collections`: only these; by default all but those in which tools write for themselves. `ref`:
-    as `revparse.resolve_at`. Raises `UsageInvalid`, `CollectionMissing`.
+    `collections`: only these; by default all files, and all collections but those in which tools
+    write for themselves. `ref`: as `revparse.resolve_at`. `path`: part of a path or an id, or a
+    glob. `most`: further lines that match are counted only. Raises `UsageInvalid`,
+    `CollectionMissing`.
     """
-    wanted = pattern.finder()
+    search, in_files, skipped = _Search(pattern, context, most), list[MatchedDocument](), list[LeftOutFile]()
+    files = SearchedFiles.open(ws, ref, collections)
+    paths = files.paths_of(collections, path)
+    with ws.progress.task("searching", len(paths)) as task:
+        for file in files.texts.read(paths) if files.texts else ():
+            if hits := search.match(file.text or ""):
+                in_files.append(MatchedDocument(*files.key(file.path), "", *hits))
+            elif file.is_skipped:
+                skipped.append(LeftOutFile(terminal_text.one_line(file.path), file.reason))
+            task.advance()
 
     def look(source: TextSource, here: Standing) -> GrepReport:
-        names = collection_names(source, here.at, collections, searched=True)
-        with ws.progress.task("searching", sum(source.count(here.at, collection=each) for each in names)) as task:
-            documents = (each for name in names for each in source.documents(here.at, collection=name))
-            found = list(_search(documents, wanted, context, task))
-        sources = {row.name for row in source.collections(here.at) if row.has_paths_as_ids}
-        names_of = names_in_rows((match.key for match in found), sources, here.at, source)
-        return GrepReport([replace(match, name=names_of[match.key]) for match in found], here.kb, here.notes)
+        names = collection_names(source, here.at, collections, searched=True, of_files=files.collections)
+        is_meant = path_matcher(path.removeprefix("./")) if path else lambda _: True
+        stored, found = _Search(pattern, context, search.left), [*in_files]
+        with ws.progress.task("searching", sum(source.count(here.at, collection=name) for name in names)) as task:
+            for document in (row for name in names for row in source.documents(here.at, collection=name)):
+                text = document.content.replace("\r\n", "\n") if is_meant(document.doc_id) else ""
+                if hits := stored.match(text):
+                    found.append(MatchedDocument(*document.key, document.title, *hits))
+                task.advance()
+        return GrepReport(files.name_documents(found, source, here.at), here.kb, here.notes, tuple(skipped))
 
     with known.naming_collections(ws, collections):
-        return read_texts(ws, ref, look)
+        try:
+            return _read_stored(ws, ref, look)
+        except (NotInitialized, PinMissing) as why:
+            if not files.texts or {*collections} - {*files.collections}:
+                raise
+            found = files.name_documents(in_files, None, "")
+            notes = () if ws.stores_nothing else (why.message,)
+            return GrepReport(found, _at(ws, "").kb, notes, tuple(skipped))
 
 
-def _search(documents: Iterable[Document], wanted: Finder, context: int, task: Task) -> Iterator[MatchedDocument]:
-    for document in documents:
-        if found := _match(document, wanted, context):
-            yield found
-        task.advance()
+class TrackedFile(Record, frozen=True):
+    """A tracked text file. `commit`: its full hash; empty: the work tree. `uncommitted`: how the
+    file differs from HEAD.
+    """
+
+    path: str
+    text: str
+    commit: str = ""
+    uncommitted: Literal["", "added", "modified"] = ""
 
 
-def _match(document: Document, wanted: Finder, context: int) -> MatchedDocument | None:
-    lines = terminal_text.lines(document.content)
-    hits = {number: spans for number, line in enumerate(lines, start=1) if (spans := wanted(line)) is not None}
-    if not hits:
+def find_named(ws: Workspace, name: str) -> TrackedFile | None:
+    """Return the tracked text file that `[REF:]PATH[:LINE]` means. Raises as `find_tracked`."""
+    parts = revparse.separate_ref(name)
+    for ref, rest in (("", name), *([parts] if parts else [])):
+        for path in dict.fromkeys((rest, document_names.without_line(rest))):
+            if file := find_tracked(ws, path, ref):
+                return file
+    return None
+
+
+def find_tracked(ws: Workspace, path: str, ref: str = "", *, is_document: bool = False) -> TrackedFile | None:
+    """Return the tracked text file of a path, in the work tree or at a git ref; None if git tracks
+    no such file. `is_document`: a source has the file, even if git does not track it.
+
+    Raises `DocumentMissing` if the file cannot be read as text, and as `TrackedTexts`.
+    """
+    is_path = path and not path.startswith(("/", "../")) and posixpath.normpath(path) == path and "\0" not in path
+    commit = known.git_commit(ws, ref) if ref not in ("", revparse.WORKING) else ""
+    if not is_path or (ref not in ("", revparse.WORKING) and not commit):
         return None
-    shown = {near for number in hits for near in range(max(1, number - context), min(len(lines), number + context) + 1)}
-    found = [MatchedLine(number, lines[number - 1], number in hits, hits.get(number, ())) for number in sorted(shown)]
-    return MatchedDocument(document.collection, document.doc_id, document.title, len(hits), found)
+    untracked = [path] if is_document and not commit else []
+    texts = TrackedTexts(ws.places, commit, untracked=untracked, only=[f":(top,literal){path}"])
+    if path not in texts:
+        return None
+    (found,) = texts.read([path])
+    if found.text is None:
+        name, at = terminal_text.one_line(path), f" at {ref}" if commit else ""
+        raise DocumentMissing(f"{name} {found.reason}{at}.", hint=_HINTS.get(found.reason, ""), doc_id=path)
+    return TrackedFile(path, found.text, commit, "" if commit else _uncommitted(ws, path))
+
+
+_HINTS = {
+    tracked_texts.ABSENT: "Read it at a commit: ref=HEAD, or vmrag show HEAD:PATH",
+    tracked_texts.MISSING: "git fetch --refetch   (or git show REF:PATH, which fetches this file alone)",
+    tracked_texts.POINTER: "git lfs pull",
+}
+
+
+def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
+    """Return how a file of the work tree differs from HEAD."""
+    if not plumbing.head(ws.places).commit:
+        return "added"
+    options = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "HEAD", "--", f":(top,literal){path}")
+    status = beside.look(ws.places, "diff", *options).stdout[:1]
+    return "" if not status else "added" if status == b"A" else "modified"
+
+
+class SearchedFiles:
+    """The tracked files at one place; `texts` is None where there are none.
+
+    `tree`: the documents of sources. It is listed only if untracked files are among them, or ids
+    that are not paths.
+    """
+
+    def __init__(
+        self, texts: TrackedTexts | None, sources: Sequence[SourceSettings] = (), tree: SourceTree | None = None
+    ) -> None:
+        self.texts = texts
+        self._sources = sources
+        self._keys = {file.path: key for key, file in tree.files.items()} if tree else None
+        self._with_paths_as_ids = {source.collection for source in sources if not source.write}
+
+    @classmethod
+    def open(cls, ws: Workspace, ref: str | None, collections: Sequence[str] = ()) -> Self:
+        """`ref`: as for `read`; a revision of the knowledge base has no files."""
+        commit = ""
+        if ref is not None and ref != revparse.WORKING and not (commit := known.git_commit(ws, ref)):
+            return cls(None)
+        config = ws.sources.config_at(commit) if commit else ws.sources.config
+        tree, untracked = None, config.searches_untracked and not commit
+        if collections or any(rules.searches_untracked(source, untracked=untracked) for source in config.sources):
+            tree = source_tree.at_commit(ws, commit, config) if commit else source_tree.in_work_tree(ws)
+        files = tree.files.values() if tree and not commit else ()
+        texts = TrackedTexts(ws.places, commit, untracked=(file.path for file in files))
+        return cls(texts, tree.sources if tree else config.sources, tree)
+
+    @property
+    def collections(self) -> list[str]:
+        return [source.collection for source in self._sources]
+
+    def paths_of(self, collections: Sequence[str] = (), path: str = "") -> list[str]:
+        """Return the paths of the files of these collections, or of all files. `path`: part of the
+        path, or of the id of a note, or a glob.
+        """
+        found = self.texts.paths if self.texts else []
+        if collections:
+            found = [name for name in found if self.key(name)[0] in collections]
+        if not path:
+            return found
+        is_meant, keys = path_matcher(path.removeprefix("./")), self._keys or {}
+        return [name for name in found if is_meant(name) or (name in keys and is_meant(keys[name][1]))]
+
+    def key(self, path: str) -> tuple[str, str]:
+        """Return the key of the document; a file of no source has no collection."""
+        if self._keys is not None:
+            return self._keys.get(path, ("", path))
+        source = rules.source_of(self._sources, path)
+        return (source.collection if source else "", path)
+
+    def name_documents(
+        self, documents: Sequence[MatchedDocument], stored: TextSource | None, at: At
+    ) -> list[MatchedDocument]:
+        """Return the documents with names that `read` takes: the path of a file means that file."""
+        paths = [document.doc_id for document in documents if document.collection in self._with_paths_as_ids]
+        shared = {header.doc_id for header in stored.headers(at, ids=paths)} if stored and paths else set()
+
+        def name(document: MatchedDocument) -> str:
+            is_path = not document.collection or document.collection in self._with_paths_as_ids
+            if is_path and document.doc_id not in shared:
+                return document.doc_id
+            full = "/".join(document.key)
+            return "//".join(document.key) if self.texts and full in self.texts else full
+
+        return [replace(document, name=name(document)) for document in documents]
+
+
+class _Search:
+    """Searches one text after the other. `most`: matches to show."""
+
+    def __init__(self, pattern: Pattern, context: int, most: int | None) -> None:
+        self._finder = pattern.finder()
+        self._passes = pattern.text_filter()
+        self._context = context
+        self.left = most
+
+    def match(self, text: str) -> tuple[int, list[MatchedLine]] | None:
+        """Return how many lines match, and the lines to show. `text`: with line feeds alone."""
+        if not text or not self._passes(text):
+            return None
+        lines, passes = text.removesuffix("\n").split("\n"), self._finder.passes
+        hits = [number for number, line in enumerate(lines, 1) if passes(line)]
+        return (len(hits), self._lines(lines, hits)) if hits else None
+
+    def _lines(self, lines: Sequence[str], hits: Sequence[int]) -> list[MatchedLine]:
+        kept = {*hits[: self.left]}
+        if self.left is not None:
+            self.left = max(self.left - len(hits), 0)
+        around, last = self._context, len(lines)
+        shown = {near for hit in kept for near in range(max(1, hit - around), min(last, hit + around) + 1)}
+        matched, texts = {*hits} if around else kept, {number: lines[number - 1] for number in sorted(shown)}
+        return [
+            MatchedLine(number, text, number in matched, self._finder.spans(text) if number in matched else ())
+            for number, text in texts.items()
+        ]

@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid
-from vmrag_link.git import beside, plumbing
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    NotInitialized,
+    PinMissing,
+    UsageInvalid,
+    VmragError,
+    closest,
+)
+from vmrag_link.git import plumbing
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.documents import listing
-from vmrag_link.ops.documents.listing import ShowReport
+from vmrag_link.ops.documents import listing, reading
+from vmrag_link.ops.documents.reading import TrackedFile
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing
+from vmrag_link.ops.follow.provenance import Standing, standing, standing_in_git
 from vmrag_link.ops.history import document_names, known
-from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.history.known import FoundFile
-from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.system import stores
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import documents
+from vmrag_link.sources.readable import SourceText, TreeFile
 from vmrag_link.toolsets.essential import pages
-from vmrag_link.workspace import Workspace, source_tree
-from vmrag_link.workspace.source_tree import FileNames, Key, SourceTree
+from vmrag_link.workspace import Workspace
 
 FIND = "search finds it by what it says, grep by an exact text"
 """The hint for a name that means nothing."""
@@ -36,15 +43,16 @@ _LINES = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{0,9}))?")
 
 
 class Text(Record, frozen=True):
-    """`name`: of a file its path, else `COLLECTION/ID`. `above`: so many lines of the file stand
-    before the text (front matter). `commit` of git or `revision` that it is of; both empty: as it
-    stands here. `uncommitted`: how the file differs from the commit. `key`: of a stored document.
+    """`name`: the path of a file, else `COLLECTION/ID`. `above`: the number of lines of front
+    matter, which a note is shown without. `commit` of git or `revision`: where it was read; both
+    empty: the current text. `uncommitted`: how the file differs from the commit. `key`: that of a
+    stored document.
     """
 
     name: str
     content: str
-    above: int
     standing: Standing
+    above: int = 0
     commit: str = ""
     revision: str = ""
     uncommitted: str = ""
@@ -91,37 +99,37 @@ def split_place(name: str) -> tuple[str, str]:
 
 
 def find(ws: Workspace, name: str, ref: str) -> Text:
-    """Raises as `listing.show`; `DocumentMissing` for the name of a revision, too."""
-    try:
-        return _find(ws, name, ref)
-    except (CollectionMissing, DocumentMissing) as error:
-        if not ref and (file := _find_by_file_name(ws, name)):
-            return _of_file(ws, file)
-        if ref:
-            raise DocumentMissing(
-                f"There is no document {name!r} at {ref}.", hint=f"history says since when there is one. {FIND}"
-            ) from None
-        if isinstance(error, CollectionMissing) and "Is it" not in error.message:
-            raise DocumentMissing(
-                f"There is no document {name!r} here, and no file of that path that sources name.",
-                hint=FIND,
-                doc_id=name,
-            ) from None
-        error.hint = FIND
-        raise
+    """Return the tracked file of a path, or the document of a name.
 
-
-def _find(ws: Workspace, name: str, ref: str) -> Text:
-    full = f"{ref}:{name}" if ref else name
-    if file := known.find_file(ws, full):
+    Raises as `reading.find_tracked`, `known.find_file` and `listing.show_stored`.
+    """
+    if file := reading.find_tracked(ws, name, ref) if ref else reading.find_named(ws, name):
         return _of_file(ws, file)
+    full = f"{ref}:{name}" if ref else name
+    if found := known.find_file(ws, full):
+        path, at = found.tree.files[found.name.key].path, found.tree.commit or ""
+        if file := reading.find_tracked(ws, path, at, is_document=True):
+            return _of_file(ws, file)
+    try:
+        return _find_stored(ws, name, ref)
+    except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as error:
+        if isinstance(error, NotInitialized | PinMissing) and not ws.stores_nothing:
+            raise
+        if ref and not ws.initialized:
+            plumbing.resolve(ws.places, ref)  # raises: no such ref
+        paths = reading.SearchedFiles.open(ws, ref or None).paths_of()
+        same = [path for path in paths if posixpath.basename(path) == name]
+        if len(same) == 1 and (file := reading.find_tracked(ws, same[0], ref)):
+            return _of_file(ws, file)
+        raise _missing(ws, name, ref, paths, error) from None
+
+
+def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
     store = stores.store_of(ws, name.partition("/")[0])
     if store is not ws:
         shown = listing.show_stored(store, name)
-        return Text(f"{shown.collection}/{shown.doc_id}", shown.content, 0, standing(store))
-    found = listing.show(ws, full)
-    if not isinstance(found, ShowReport):
-        raise DocumentMissing(f"No collection has a document {name!r}.", hint="vmrag list", doc_id=name)
+        return Text(f"{shown.collection}/{shown.doc_id}", shown.content, standing(store))
+    found = listing.show_stored(ws, f"{ref}:{name}" if ref else name)
     at = here(ws)
     if ref:
         kb = msgspec.structs.replace(
@@ -129,73 +137,43 @@ def _find(ws: Workspace, name: str, ref: str) -> Text:
         )
         at = Standing(found.revision, found.revision, kb, ())
     key = (found.collection, found.doc_id)
-    return Text("/".join(key), found.content, 0, at, revision=found.revision if ref else "", key=None if ref else key)
+    return Text("/".join(key), found.content, at, revision=found.revision if ref else "", key=None if ref else key)
 
 
-def _find_by_file_name(ws: Workspace, name: str) -> FoundFile | None:
-    """Return the only file of this name, in whatever folder it is; None for none or several."""
-    is_file_name = "/" not in name and "." in name
-    tree = source_tree.in_work_tree(ws) if is_file_name and ws.sources.configured else None
-    keys = [key for key, file in tree.files.items() if posixpath.basename(file.path) == name] if tree else []
-    return FoundFile(tree, DocumentName(*keys[0])) if tree and len(keys) == 1 else None
+def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: VmragError) -> DocumentMissing:
+    """Return the error for a name that means nothing, with the closest names."""
+    stored: list[str] = []
+    if not isinstance(error, NotInitialized | PinMissing):
+        place, _ = document_names.split_ref(ws, f"{ref}:{name}" if ref else name)
+        stored = ["/".join(header.key) for header in ws.engine.headers(place.at)]
+    near = closest(name, [*paths, *stored])
+    hint = f"Closest: {', '.join(map(terminal_text.one_line, near))}. " if near else ""
+    at = f"at {ref}; history lists when it changed" if ref else "here"
+    return DocumentMissing(f"no tracked file and no document {name!r} {at}.", hint=f"{hint}{FIND}", doc_id=name)
 
 
-def _of_file(ws: Workspace, file: FoundFile) -> Text:
-    tree, name = file
-    document = tree.documents([name.key]).get(name.key)
-    if document is None:
-        raise DocumentMissing(f"The file {name.doc_id!r} holds no text.", hint="vmrag sources -v", doc_id=name.doc_id)
-    at = here(ws)
-    if tree.commit:
-        at = msgspec.structs.replace(at, kb=msgspec.structs.replace(at.kb, git_head=tree.commit, commit=""))
-    return Text(
-        document.source,
-        document.content,
-        _above(ws, tree, [document])[name.key],
-        at,
-        commit=tree.commit or "",
-        uncommitted=tree.files[name.key].uncommitted,
-    )
+def _of_file(ws: Workspace, file: TrackedFile) -> Text:
+    source = next((row for row in ws.sources.configured if row.write and file.path.startswith(f"{row.folder}/")), None)
+    above, at = _front_matter(source, file) if source else 0, here(ws)
+    if file.commit:
+        at = msgspec.structs.replace(at, kb=msgspec.structs.replace(at.kb, git_head=file.commit, commit=""))
+    return Text(file.path, file.text, at, above, commit=file.commit, uncommitted=file.uncommitted)
 
 
-def lines_above(ws: Workspace, keys: Sequence[Key], ref: str) -> Mapping[Key, int]:
-    """So many lines of these files stand before what is their text."""
-    tree = _tree_at(ws, ref)
-    return _above(ws, tree, list(tree.documents(keys).values())) if tree else {}
-
-
-def file_paths(ws: Workspace, ref: str) -> Mapping[Key, str]:
-    """Return the paths of the files that are documents, which notes do not have as ids."""
-    tree = _tree_at(ws, ref)
-    return {key: file.path for key, file in tree.files.items()} if tree else {}
-
-
-def _tree_at(ws: Workspace, ref: str) -> SourceTree | None:
-    return source_tree.at_commit(ws, plumbing.resolve(ws.places, ref)) if ref else source_tree.in_work_tree(ws)
-
-
-def _above(ws: Workspace, tree: SourceTree, documents: Sequence[Document]) -> dict[Key, int]:
-    blobs = {each.key: tree.files[each.key].blob for each in documents}
-    committed = beside.contents(ws.places, blobs.values()) if tree.commit else {}
-    rows = {each.name: each for each in FileNames(tree).collections("")}
-    return {
-        each.key: PassagePlaces(
-            ws, rows[each.collection], each, committed.get(blobs[each.key], b"") if tree.commit else None
-        ).lines_above()
-        or 0
-        for each in documents
-    }
+def _front_matter(source: SourceSettings, file: TrackedFile) -> int:
+    """Return the number of lines of a note above its text."""
+    document = documents.as_written(source, TreeFile(file.path, "", 0), SourceText(file.text))
+    lines = terminal_text.lines(file.text)
+    text = terminal_text.lines(document.content) if isinstance(document, Document) else lines
+    return len(lines) - len(text) if lines[len(lines) - len(text) :] == text else 0
 
 
 def here(ws: Workspace) -> Standing:
-    """Where the workspace stands; where there is no knowledge base, where its files do."""
+    """Return where the workspace is at; without a knowledge base, where git is."""
     try:
         return read_consistently(ws, lambda: standing(ws), index=False)
     except (NotInitialized, PinMissing):
-        if not ws.sources.configured:
-            raise
-        ws.files.refreshed()
-        return standing(ws.files)
+        return standing_in_git(ws)
 
 
 def lines_of(text: Text, asked: str, most: int) -> TextLines:
@@ -204,17 +182,17 @@ def lines_of(text: Text, asked: str, most: int) -> TextLines:
     A page has at most `most` characters and `pages.MOST_TOKENS`, and at least one line. Raises
     `UsageInvalid` if the text does not have the lines.
     """
-    there = terminal_text.lines(text.content)
-    total = text.above + len(there)
+    content = terminal_text.lines(text.content)
+    total = len(content)
     first, last = _asked(asked) if asked else (text.above + 1, total)
-    if asked and not (text.above < first <= min(last, total)):
+    if asked and not (0 < first <= min(last, total)):
         raise UsageInvalid(
-            f"{text.name} has no lines {asked}: it has {text.above + 1} to {total}.",
-            hint=f"lines={text.above + 1}-{total}, or leave lines out",
+            f"{text.name} has no lines {asked}: it has 1 to {total}.",
+            hint=f"lines=1-{total}, or leave lines out",
             parameter="lines",
             value=asked,
         )
-    chosen = there[first - text.above - 1 : min(last, total) - text.above]
+    chosen = content[first - 1 : min(last, total)]
     end = first + len(chosen) - 1
     count = pages.fit_lines(chosen, most)
     if chosen and not count:

@@ -14,7 +14,6 @@ from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
-from vmrag_link.retrieval.narrowing import path_matcher
 from vmrag_link.retrieval.query import LEAST_BUDGET
 from vmrag_link.toolsets.essential import folders, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
@@ -133,10 +132,9 @@ def read(
     if not name and not symbol:
         raise UsageInvalid("Nothing says what to read.", hint="name=docs/setup.md, or symbol=Session.refresh")
     if symbol:
-        return _read_symbol(call, symbol, name, ref)
-    name = texts.normalize_place(call.ws, name)
-    bare, placed = texts.split_place(name)
-    text = _find_text(call, bare if placed and not lines else name, ref, lines or placed)
+        return _read_symbol(call, symbol, texts.normalize_place(call.ws, name), ref)
+    bare, placed = texts.split_place(texts.normalize_place(call.ws, name))
+    text = _find_text(call, bare, ref, lines or placed)
     call.stands(text.standing)
     call.quotes([text.key] if text.key else ())
     page = texts.lines_of(text, lines or placed, call.behaviour.page_chars)
@@ -211,28 +209,25 @@ def grep(
     """Find every line that holds an exact text or matches an expression, in documents and in code:
     error messages, names, settings. For questions, search first.
     """
-    wanted = Pattern(pattern, fixed=fixed, linear=True)
     report = reading.grep(
-        call.ws, wanted, collections=[collection] if collection else (), ref=ref or None, context=context
+        call.ws,
+        Pattern(pattern, fixed=fixed, linear=True),
+        collections=[collection] if collection else (),
+        ref=ref or None,
+        context=context,
+        path=path,
+        most=limit,
     )
     call.stands(passages.stood(report.kb, report.notes))
-    meant = path_matcher(path.removeprefix("./")) if path else lambda _: True
-    paths = texts.file_paths(call.ws, ref) if path and report.documents else {}
-    by_key = {(document.collection, document.doc_id): document for document in report.documents}
-    found = [document for key, document in by_key.items() if meant(key[1]) or meant(paths.get(key, key[1]))]
-    files = report.kb.sources.collections if report.kb.sources else ()
-    keys = [(each.collection, each.doc_id) for each in found[:limit] if each.collection in files]
-    above = texts.lines_above(call.ws, keys, ref) if keys else {}
-    lines: list[str] = []
-    for each in found:
-        begins = above.get((each.collection, each.doc_id), 0)
-        for line in each.lines:
-            mark = ":" if line.matched else "-"
-            lines.append(f"{each.name}{mark}{begins + line.number}{mark}{_shortened(line.text)}")
-    matches = sum(each.count for each in found)
-    more = f"; {len(lines) - limit} lines left out, path or limit shows them" if len(lines) > limit else ""
-    said = f"{plural(matches, 'line')} in {plural(len(found), 'document')}{more}."
-    return TextResult(text="\n".join(lines[:limit]), message=said)
+    lines = [
+        f"{document.name}{mark}{line.number}{mark}{_shortened(line.text)}"
+        for document in report.documents
+        for line in document.lines
+        for mark in (":" if line.matched else "-",)
+    ]
+    more = f"; {report.count - limit} left out, path or limit shows them" if report.count > limit else ""
+    counts = f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."
+    return TextResult(text="\n".join(lines), message=" ".join([counts, *report.warnings]))
 
 
 def _shortened(line: str) -> str:

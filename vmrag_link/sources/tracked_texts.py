@@ -1,0 +1,172 @@
+"""The text files that git tracks, in the work tree or at a commit, whether a source names them or
+not.
+
+git lists them. They are read as they are: no filter runs, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.git import beside, raw_changes
+from vmrag_link.git.raw_changes import REGULAR
+from vmrag_link.paths import Places
+from vmrag_link.sources import attributes, readable, rules, selection
+from vmrag_link.sources.attributes import DIFF, ENCODING, FILTER, TEXT, TreeAttributes, Value
+from vmrag_link.sources.disk import BINARY_WITHIN, Disk
+
+MOST_BYTES = 32_000_000
+"""Of a file that is read as text."""
+
+NOT_TEXT = "is not text"
+ABSENT = "is not in the work tree"
+POINTER = "is kept in Git LFS, which this file only names"
+MISSING = "is not in this clone, which is partial"
+_EXPECTED = (NOT_TEXT, ABSENT, POINTER, rules.BINARY)
+_BATCH_BYTES = 32_000_000
+_BATCH_FILES = 2_000
+
+
+class TrackedText(NamedTuple):
+    """`text` is None if the file cannot be read as text. `reason` then completes `PATH …`."""
+
+    path: str
+    text: str | None
+    reason: str = ""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether a search must report that it did not read this file."""
+        return bool(self.reason) and self.reason not in _EXPECTED
+
+
+class TrackedTexts:
+    """`commit`: its full hash; empty: the work tree. `untracked`: other files of the work tree that
+    are documents. `only`: pathspecs, by default all files.
+
+    Raises as `raw_changes.entries`, and as `selection.readable_tree`.
+    """
+
+    def __init__(
+        self, places: Places, commit: str = "", *, untracked: Iterable[str] = (), only: Sequence[str] = ()
+    ) -> None:
+        self._places = places
+        self.commit = commit
+        specs = [*only, attributes.PATHSPEC] if only else []
+        self._blobs = _list_commit(places, commit, specs) if commit else _list_index(places, specs)
+        self._blobs |= dict.fromkeys(untracked, "")
+        self.paths = sorted(self._blobs)
+        files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.NAME}
+        self._attributes = TreeAttributes(self._attribute_contents(files), (FILTER, ENCODING, TEXT, DIFF))
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._blobs
+
+    def read(self, paths: Sequence[str]) -> Iterator[TrackedText]:
+        """Yield the texts of these files, which should be sorted. Raises as `beside.look`, and as
+        `TreeAttributes.of`.
+        """
+        return self._read_commit(paths) if self.commit else self._read_disk(paths)
+
+    def _read_disk(self, paths: Sequence[str]) -> Iterator[TrackedText]:
+        with Disk(self._places.top) as disk:
+            for path, data, size in disk.read_many(paths, MOST_BYTES):
+                yield TrackedText(path, None, _describe_error(-size)) if size < 0 else self._as_text(path, data, size)
+
+    def _read_commit(self, paths: Sequence[str]) -> Iterator[TrackedText]:
+        sizes = beside.sizes(self._places, (self._blobs[path] for path in paths))
+        for batch in _split(paths, [sizes.get(self._blobs[path], 0) for path in paths]):
+            blobs = [self._blobs[path] for path in batch]
+            contents = beside.contents(self._places, (blob for blob in blobs if sizes.get(blob, 0) <= MOST_BYTES))
+            for path, blob in zip(batch, blobs, strict=True):
+                if blob in sizes:
+                    yield self._as_text(path, contents.get(blob, b""), sizes[blob])
+                else:
+                    yield TrackedText(path, None, MISSING)
+
+    def _as_text(self, path: str, data: bytes, size: int) -> TrackedText:
+        values = self._attributes.of(path)
+        encoding = "" if self.commit else _encoding_of(values)
+        if _is_binary(data, encoding):
+            return TrackedText(path, None, NOT_TEXT)
+        if why := rules.flaw_of_storage(values) or (size > MOST_BYTES and rules.flaw_of_size(size, MOST_BYTES)):
+            return TrackedText(path, None, why)
+        if data.startswith(readable.LFS_POINTER) and size < readable.POINTER_BYTES:
+            return TrackedText(path, None, POINTER)
+        text = text_of(path, data, encoding)
+        return TrackedText(path, text, NOT_TEXT if text is None else "")
+
+    def _attribute_contents(self, files: dict[str, str]) -> dict[str, bytes]:
+        if self.commit:
+            return selection.attribute_contents(self._places, files)
+        with Disk(self._places.top) as disk:
+            found = list(disk.read_many(sorted(files), attributes.MOST_BYTES))
+        attributes.require_few_bytes(sum(len(data) for _, data, _ in found))
+        return {path: data for path, data, size in found if 0 <= size <= attributes.MOST_BYTES}
+
+
+def text_of(path: str, data: bytes, encoding: str = "") -> str | None:
+    """Return the text of a file; None if it is binary. What is not UTF-8 becomes U+FFFD; of a
+    notebook the cells are the text.
+    """
+    try:
+        text = readable.as_text(data, encoding)
+    except ContentUnreadable:
+        if b"\0" in data[:BINARY_WITHIN]:
+            return None
+        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\0", "\ufffd")
+    with contextlib.suppress(ContentUnreadable):
+        return readable.cells(text) if readable.is_notebook(path) else text
+    return text
+
+
+def count_texts(places: Places, paths: Iterable[str]) -> int:
+    """Return how many of these files of the work tree have text, by their beginnings."""
+    with Disk(places.top) as disk:
+        return sum(size > 0 and not _is_binary(data) for _, data, size in disk.read_many(sorted(paths), 0))
+
+
+def _list_index(places: Places, pathspecs: Sequence[str]) -> dict[str, str]:
+    return {each.path: each.blob for each in raw_changes.entries(places, pathspecs) if each.mode in REGULAR}
+
+
+def _list_commit(places: Places, commit: str, pathspecs: Sequence[str]) -> dict[str, str]:
+    with selection.readable_tree(places, commit):
+        if not pathspecs:
+            raw_changes.require_countable(places, commit)
+        files = raw_changes.tree_files(places, commit, selection.empty_tree(commit), pathspecs)
+        return {each.path: each.blob for each in files if each.mode in REGULAR}
+
+
+def _split(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:
+    start = size = 0
+    for number, more in enumerate(sizes):
+        if number - start >= _BATCH_FILES or (size and size + more > _BATCH_BYTES):
+            yield paths[start:number]
+            start, size = number, 0
+        size += more
+    if start < len(paths):
+        yield paths[start:]
+
+
+def _is_binary(data: bytes, encoding: str = "") -> bool:
+    """Return True for a NUL near the beginning, as git decides, unless the file is in UTF-16, in
+    UTF-32, or in the `encoding` that attributes name.
+    """
+    return b"\0" in data[:BINARY_WITHIN] and not (encoding or readable.marked_encoding(data))
+
+
+def _encoding_of(values: dict[str, Value]) -> str:
+    encoding = values.get(ENCODING)
+    return encoding if isinstance(encoding, str) else ""
+
+
+def _describe_error(number: int) -> str:
+    if number in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL):
+        return ABSENT
+    return f"cannot be read: {os.strerror(number)}"
