@@ -414,12 +414,13 @@ def _without_none(hint: Any) -> Any:
 
 
 def usage(tool: str, declared: Sequence[Parameter]) -> str:
-    """What a tool takes, in one line: `NAME takes: a (string, required), b (list of string)`."""
-    found = []
-    for each in sorted(declared, key=lambda each: not each.required):
-        kind = f"list of {each.items}" if each.kind == "array" else each.kind
-        found.append(f"{each.name} ({kind}{', required' if each.required else ''})")
-    return f"{tool} takes: {', '.join(found)}" if found else f"{tool} takes no parameters"
+    """Return what a tool accepts, in one line: `NAME accepts: a (required), b`."""
+    names = [f"{row.name}{' (required)' if row.required else ''}" for row in sorted(declared, key=_is_optional)]
+    return f"{tool} accepts: {', '.join(names)}" if names else f"{tool} accepts no parameters"
+
+
+def _is_optional(parameter: Parameter) -> bool:
+    return not parameter.required
 
 
 def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:

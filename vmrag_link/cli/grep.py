@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK
+from vmrag_link.errors import FAILED_CHECK, OK, plural
 from vmrag_link.ops.documents import reading as operation
 from vmrag_link.ops.documents.reading import GrepReport, MatchedDocument, Pattern
 from vmrag_link.ops.follow import provenance
@@ -45,14 +45,16 @@ def command(
     ref: str | None,
     strict: bool,
 ) -> int:
-    """Find the lines of the documents that a regular expression matches.
+    """Find the lines that a regular expression matches.
 
-    The expression is Python's, and is looked for in each line by itself. Uncommitted documents are
-    searched, too. Exit code 1 where nothing matches.
+    It searches all text files that git tracks, as they are in the work tree or at REF, and the
+    stored documents, uncommitted ones included. The expression is Python's; it applies to one line
+    at a time. If nothing matches, the exit code is 1.
     """
     with invocation.workspace() as ws:
         wanted = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)
         report = operation.grep(ws, wanted, collections=collection, ref=ref, context=context)
+        other_case = operation.count_without_case(ws, wanted, report, collections=collection, ref=ref)
         provenance.refuse_outdated(ws, report.notes, strict=strict)
     answering.emit(
         invocation,
@@ -60,6 +62,8 @@ def command(
         _lines(report, shown, parted=context > 0),
         [*report.notes, *report.warnings],
     )
+    if other_case:
+        output.complain(f"-i finds {plural(other_case, 'line')}", "hint:")
     return OK if report.documents else FAILED_CHECK
 
 

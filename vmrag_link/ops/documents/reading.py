@@ -5,11 +5,12 @@ matches (`vmrag grep`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import posixpath
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Literal, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
@@ -32,6 +33,7 @@ from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader, 
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed, with_sources
 from vmrag_link.ops.history import document_names, known, revparse
+from vmrag_link.paths import FileStamp, Places, file_stamp
 from vmrag_link.retrieval.narrowing import path_matcher
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import rules, tracked_texts
@@ -198,7 +200,7 @@ class Pattern(Record, frozen=True):
 
     def finder(self) -> Finder:
         """Raises `UsageInvalid` for what is no regular expression."""
-        if self.linear and not self.fixed:
+        if self.linear and (self.ignore_case or not self.fixed):
             return Finder(self._linear(""), lambda _: ())
         compiled = self._compiled()
 
@@ -211,7 +213,7 @@ class Pattern(Record, frozen=True):
         """Return a fast test that every text with a matching line passes, and few others."""
         if self.fixed and not self.ignore_case:
             return lambda text: self.text in text
-        if self.linear and not self.fixed and not _OTHER_LINES.search(self.text):
+        if self.linear and (self.fixed or not _OTHER_LINES.search(self.text)):
             # It takes linear time also for a whole text, and finds what is found in a line alone.
             return self._linear("(?m)")
         return lambda _: True
@@ -220,7 +222,8 @@ class Pattern(Record, frozen=True):
         from vmrag_link.retrieval.filters import linear_pattern  # people's patterns do not need it
 
         try:
-            return linear_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{self.text}", said="This is")
+            text = re.escape(self.text) if self.fixed else self.text
+            return linear_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", said="This is")
         except FilterInvalid as error:
             raise UsageInvalid(
                 error.message, hint="fixed=true finds the text itself, as it is.", parameter="pattern"
@@ -292,23 +295,25 @@ class GrepReport(Record, frozen=True):
         return [f"{plural(len(self.skipped), 'file')} could not be searched: {names}."]
 
 
-def grep(
-    ws: Workspace,
-    pattern: Pattern,
-    *,
-    collections: Sequence[str] = (),
-    ref: str | None = None,
-    context: int = 0,
-    path: str = "",
-    most: int | None = None,
-) -> GrepReport:
-    """Every tracked text file, and every stored document, with a line that matches.
-
-    `collections`: only these; by default all files, and all collections but those in which tools
-    write for themselves. `ref`: as `revparse.resolve_at`. `path`: part of a path or an id, or a
-    glob. `most`: further lines that match are counted only. Raises `UsageInvalid`,
-    `CollectionMissing`.
+class Narrowed(TypedDict, total=False):
+    """What is searched. `collections`: only these; by default all files, and all collections except
+    those in which tools write for themselves. `ref`: as for `revparse.resolve_at`. `path`: part of
+    a path or of an id, or a glob.
     """
+
+    collections: Sequence[str]
+    ref: str | None
+    path: str
+
+
+def grep(
+    ws: Workspace, pattern: Pattern, *, context: int = 0, most: int | None = None, **narrowed: Unpack[Narrowed]
+) -> GrepReport:
+    """Return every tracked text file, and every stored document, with a line that matches.
+
+    `most`: further lines that match are only counted. Raises `UsageInvalid`, `CollectionMissing`.
+    """
+    collections, ref, path = narrowed.get("collections", ()), narrowed.get("ref"), narrowed.get("path", "")
     search, in_files, skipped = _Search(pattern, context, most), list[MatchedDocument](), list[LeftOutFile]()
     files = SearchedFiles.open(ws, ref, collections)
     paths = files.paths_of(collections, path)
@@ -341,6 +346,19 @@ def grep(
             found = files.name_documents(in_files, None, "")
             notes = () if ws.stores_nothing else (why.message,)
             return GrepReport(found, _at(ws, "").kb, notes, tuple(skipped))
+
+
+def count_uncovered(ws: Workspace) -> int:
+    """Return how many tracked text files of the work tree no source names. They are counted again
+    after git's index or the sources changed.
+    """
+    return _count_uncovered(ws.places, ws.sources.configured, file_stamp(ws.places.git_dir / "index"))
+
+
+@functools.lru_cache(maxsize=8)
+def _count_uncovered(places: Places, sources: tuple[SourceSettings, ...], _index: FileStamp | None) -> int:
+    paths = TrackedTexts(places).paths
+    return tracked_texts.count_texts(places, [path for path in paths if not rules.source_of(sources, path)])
 
 
 class TrackedFile(Record, frozen=True):
@@ -399,6 +417,13 @@ def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
     options = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "HEAD", "--", f":(top,literal){path}")
     status = beside.look(ws.places, "diff", *options).stdout[:1]
     return "" if not status else "added" if status == b"A" else "modified"
+
+
+def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[Narrowed]) -> int:
+    """Return how many lines match if case is ignored, after a search that found none."""
+    if report.count or pattern.ignore_case:
+        return 0
+    return grep(ws, replace(pattern, ignore_case=True), most=0, **narrowed).count
 
 
 class SearchedFiles:

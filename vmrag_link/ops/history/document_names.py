@@ -24,7 +24,7 @@ from vmrag_link.errors import (
     GitReferenceMissing,
     UsageInvalid,
     VmragError,
-    nearest,
+    closest,
     no_collection,
     quoted,
 )
@@ -331,14 +331,21 @@ def missing(rows: NamedRows, at: At, name: str, *, within: str | None = None) ->
         return UsageInvalid(
             f"{name!r} is a collection, not a document.", hint=f"vmrag list --collection {quoted(name.rstrip('/'))}"
         )
-    near = _nearest(rows, at, name)
+    near = _closest(rows, at, name)
     if "/" not in name:
-        where = f" Is it {near!r}?" if near else ""
-        return DocumentMissing(f"No collection has a document {name!r}.{where}", hint="vmrag list", doc_id=name)
+        where = f" Is it {near[0]!r}?" if near else ""
+        return DocumentMissing(
+            f"No collection has a document {name!r}.{where}", hint=_with_closest("vmrag list", near), doc_id=name
+        )
     error = no_collection(name.partition("/")[0], there)
     if near:
-        error.message = f"There is no collection {error.collection!r}, and no document {name!r}. Is it {near!r}?"
+        error.message = f"There is no collection {error.collection!r}, and no document {name!r}. Is it {near[0]!r}?"
+        error.hint = _with_closest("vmrag list", near)
     return error
+
+
+def _with_closest(command: str, names: Sequence[str]) -> str:
+    return f"{command}   (closest: {', '.join(map(quoted, names))})" if names[1:] else command
 
 
 def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
@@ -346,24 +353,23 @@ def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> Docume
     there = [each.name for each in rows.collections(at)]
     if collection not in there:
         return no_collection(collection, there)
-    near = nearest(doc_id, (each.doc_id for each in rows.headers(at, collection=collection)))
+    near = closest(doc_id, [header.doc_id for header in rows.headers(at, collection=collection)])
     return DocumentMissing(
-        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"vmrag list --collection {quoted(collection)}",
+        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near[0]!r}?" if near else ""),
+        hint=_with_closest(f"vmrag list --collection {quoted(collection)}", near),
         collection_name=collection,
         doc_id=doc_id,
     )
 
 
-def _nearest(rows: NamedRows, at: At, name: str) -> str | None:
-    """The full name of the document whose full name or id is the most similar."""
+def _closest(rows: NamedRows, at: At, name: str) -> list[str]:
+    """Return the full names of the documents whose full names or ids are the most similar."""
     texts: dict[str, str] = {}
-    for each in rows.headers(at):
-        full = str(DocumentName(*each.key))
-        texts.setdefault(each.doc_id, full)
+    for header in rows.headers(at):
+        full = str(DocumentName(*header.key))
+        texts.setdefault(header.doc_id, full)
         texts[full] = full
-    near = nearest(name, texts)
-    return texts[near] if near else None
+    return [*dict.fromkeys(texts[near] for near in closest(name, [*texts]))]
 
 
 def _ambiguous(name: str, names: Sequence[str]) -> DocumentAmbiguous:

@@ -54,7 +54,8 @@ def symbols(
     at: RankedRevision | None = None,
 ) -> SymbolReport:
     """The definitions of which a name is the last part, or the last ones (`Session.refresh`), with
-    `*` for any letters. Case counts where the name has capital letters.
+    `*` for any letters. Case counts where the name has capital letters. If no symbol has that name,
+    its first parts may be those of a module (`app.session.Session.refresh`).
 
     `collections`: None for all that are code. Raises `CollectionMissing`, and `UsageInvalid` for a
     name without a letter or `*`.
@@ -70,10 +71,16 @@ def symbols(
         names = _code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
         found: list[SymbolDefinition] = []
+        parts = wanted.split(".")
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
-            for each in names:
-                found += _definitions(index, each, wanted, among or Narrowing())
-        found = sort_definitions(wanted, found, lambda each: uncommitted.get(each.collection, {}).get(each.path, ""))
+            for start in range(min(len(parts), _MOST_MODULE_PARTS)):  # parts before `start` name a module
+                symbol = ".".join(parts[start:])
+                for collection in names:
+                    definitions = _definitions(index, collection, symbol, among or Narrowing())
+                    found += [row for row in definitions if _is_in_module(row.path, parts[:start])]
+                if found:
+                    break
+        found = sort_definitions(symbol, found, lambda each: uncommitted.get(each.collection, {}).get(each.path, ""))
         return SymbolReport(name, found, viewed(ws, view).kb, view.notes)
 
     return searching(ws, look, at=at)
@@ -96,6 +103,16 @@ def definitions_in(document: Document, wanted: WantedSymbol, narrowed: Narrowing
         for declared in piece.declared:
             if wanted.is_meant(declared[0]) and narrowed.takes_symbol(declared[0], declared[1]):
                 yield _definition(document.key, piece, declared, document.content[piece.start : end])
+
+
+_MOST_MODULE_PARTS = 12
+
+
+def _is_in_module(path: str, module: Sequence[str]) -> bool:
+    """Return whether a dotted name such as `app.session` is that of a file, or ends it."""
+    parts = path.rpartition(".")[0].split("/")
+    parts = parts[:-1] if parts[-1] in ("__init__", "index", "mod") else parts
+    return not module or parts[-len(module) :] == [*module]
 
 
 def _code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid, plural
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
-from vmrag_link.ops.documents.reading import Pattern
+from vmrag_link.ops.documents.reading import Narrowed, Pattern
 from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
@@ -18,6 +19,7 @@ from vmrag_link.retrieval.query import LEAST_BUDGET
 from vmrag_link.toolsets.essential import folders, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
+from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fenced
@@ -61,6 +63,7 @@ def search_documents(
         f"{plural(len(answer.found), 'passage')}{where}{more}.",
         "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
         f"{untracked}." if untracked else "",
+        "" if ref else _describe_uncovered(call.ws),
     ]
     _warn_of_index(call, answer.notice)
     text = "\n\n".join(map(_show_passage, answer.found))
@@ -70,6 +73,13 @@ def search_documents(
 def _warn_of_index(call: Call, notice: str) -> None:
     if notice:
         call.warn(INCOMPLETE, notice)
+
+
+def _describe_uncovered(ws: Workspace) -> str:
+    """Return the sentence about tracked files that `search` does not read; empty if none."""
+    number = reading.count_uncovered(ws)
+    verb, them = ("is", "it") if number == 1 else ("are", "them")
+    return f"{plural(number, 'tracked file')} {verb} in no source; grep and read cover {them}." if number else ""
 
 
 def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
@@ -209,15 +219,9 @@ def grep(
     """Find every line that holds an exact text or matches an expression, in documents and in code:
     error messages, names, settings. For questions, search first.
     """
-    report = reading.grep(
-        call.ws,
-        Pattern(pattern, fixed=fixed, linear=True),
-        collections=[collection] if collection else (),
-        ref=ref or None,
-        context=context,
-        path=path,
-        most=limit,
-    )
+    wanted = Pattern(pattern, fixed=fixed, linear=True)
+    narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
+    report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
     call.stands(passages.stood(report.kb, report.notes))
     lines = [
         f"{document.name}{mark}{line.number}{mark}{_shortened(line.text)}"
@@ -226,8 +230,11 @@ def grep(
         for mark in (":" if line.matched else "-",)
     ]
     more = f"; {report.count - limit} left out, path or limit shows them" if report.count > limit else ""
-    counts = f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."
-    return TextResult(text="\n".join(lines), message=" ".join([counts, *report.warnings]))
+    found = [f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."]
+    if other_case := reading.count_without_case(call.ws, wanted, report, **narrowed):
+        ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
+        found.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
+    return TextResult(text="\n".join(lines), message=" ".join([*found, *report.warnings]))
 
 
 def _shortened(line: str) -> str:
