@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -16,17 +18,19 @@ from mcp.shared.exceptions import MCPError
 
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
+from vmrag_link.paths import belongs_to_nobody
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
-from vmrag_mcp.process import log
-from vmrag_mcp.repository import Place, PlacedSession, load_settings
+from vmrag_mcp.process import PATIENCE_SECONDS, CallProgress, log
+from vmrag_mcp.repository import Place, load_settings, refusal
 from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, ProcessState, Session
+
+if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
+    from vmrag_link.workspace import Workspace
 
 ROOTS_SECONDS = 5
 """How long a client may take to say its roots."""
-
-_PATIENCE_SECONDS = 0.2
-"""The client has its list of tools before this process is busy with imports."""
 
 _NEED = ("tools/call", "resources/", "prompts/get", "subscriptions/")
 
@@ -41,11 +45,38 @@ _QUERY = (
 """What the first query imports."""
 
 
+class PlacedSession(Session):
+    """Calls for a place, as its settings say. `problem`: why no call can be made at all."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.directory, Behaviour())
+        self.place = place
+        self.problem: VmragError | None = None
+
+    def move(self, place: Place) -> None:
+        self.place, self.directory, self.state = place, place.directory, ProcessState()
+
+    @contextlib.contextmanager
+    def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
+        if self.problem:
+            raise self.problem
+        if not self.place.outright and belongs_to_nobody(self.directory):
+            raise refusal(self.directory)
+        with super()._workspace(progress) as ws:
+            if not self.place.outright and belongs_to_nobody(ws.places.top):
+                raise refusal(self.directory)
+            settings = ws.config.mcp
+            self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)
+            yield ws
+
+
 class FirstCall:
-    """Stands before a server's handlers. `settled`: the start has found out everything already."""
+    """Runs before a server's handlers. `settled`: the start knows everything. `listed`: the client
+    has its list of tools.
+    """
 
     def __init__(
-        self, server: KnowledgeServer, session: PlacedSession, flags: Flags, *, settled: bool, roots: bool
+        self, server: KnowledgeServer, session: PlacedSession, flags: Flags, *, settled: bool, roots: bool, listed: bool
     ) -> None:
         self._server = server
         self._session = session
@@ -54,6 +85,8 @@ class FirstCall:
         self._roots = roots
         self._one = anyio.Lock()
         self._warm = False
+        if listed:
+            self._warm_up_soon()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if not self._settled and ctx.method.startswith(_NEED):
@@ -62,11 +95,14 @@ class FirstCall:
                     await self._settle(ctx)
         result = await call_next(ctx)
         if ctx.method == "tools/list" and not self._warm:
-            self._warm = True
-            timer = threading.Timer(_PATIENCE_SECONDS, self._warm_up)
-            timer.daemon = True
-            timer.start()
+            self._warm_up_soon()
         return result
+
+    def _warm_up_soon(self) -> None:
+        self._warm = True
+        timer = threading.Timer(PATIENCE_SECONDS, self._warm_up)
+        timer.daemon = True
+        timer.start()
 
     async def _settle(self, context: ServerRequestContext[Any, Any]) -> None:
         if self._roots:
@@ -75,7 +111,10 @@ class FirstCall:
             if place:
                 self._session.move(place)
             self._roots = False
+        before = self._server.clients.everybody.selection.tools
         await anyio.to_thread.run_sync(self._look)
+        if self._server.clients.everybody.selection.tools != before:
+            await self._server.announce_tools(context)
 
     def _look(self) -> None:
         """As at the start; but a server that runs already says what is wrong with every call."""

@@ -36,6 +36,10 @@ KEYWORDS = ("default", "all")
 SWITCH = "enable_toolset"
 """The tool that switches toolsets on."""
 
+NAME = "vmrag"
+TITLE = "Knowledge of this repository"
+"""The server's name in the protocol, and what clients may show to people."""
+
 _ABOUT = (
     "Search of this git repository: its documentation, its code and, if it has a knowledge base, stored documents such as decisions, "
     "notes and issue logs, all at the checked-out commit. "
@@ -278,6 +282,20 @@ class ToolSelection(Record, frozen=True):
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`worded`)."""
         return worded(text, self.tools, self.chosen.prefix)
+
+
+def tool_entries(server: ToolSelection) -> list[dict[str, Any]]:
+    """Return the entries of `tools/list`, with keys in the order of the SDK's."""
+    return [_tool_entry(name, tool, server) for name, tool in server.tools.items()]
+
+
+def _tool_entry(name: str, tool: ToolInfo, server: ToolSelection) -> dict[str, Any]:
+    return {
+        "annotations": dict(sorted(tool.annotations.items())),
+        "description": server.worded(tool.description),
+        "inputSchema": server.schema_of(tool),
+        "name": name,
+    }
 
 
 def _toolsets_named(tool: ToolInfo) -> str:

@@ -27,6 +27,9 @@ _WATCH_SECONDS = 0.5
 _SECONDS_AFTER_INPUT = 0.9
 """So long after the end of input the process is gone, whatever keeps the event loop."""
 
+PATIENCE_SECONDS = 0.5
+"""How long a server waits before it imports more, once the client has its list of tools."""
+
 _ABOVE_STANDARD = 3
 
 
@@ -45,6 +48,13 @@ def leave(code: int = OK) -> NoReturn:
         ):  # RuntimeError: a signal came while it was written to
             stream.flush()
     os._exit(code)
+
+
+def leave_soon() -> None:
+    """Call it at the end of input: the process ends even if the event loop is kept."""
+    deadline = threading.Timer(_SECONDS_AFTER_INPUT, leave)
+    deadline.daemon = True
+    deadline.start()
 
 
 def leave_when_told() -> None:
@@ -73,6 +83,7 @@ class Wire:
         sys.stdout.flush()
         self._input = os.fdopen(_private_copy(0), "rb")
         self._output = _private_copy(1)
+        self._writing = threading.Lock()
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
         try:
@@ -92,17 +103,14 @@ class Wire:
             found = self._input.readline()
         except OSError:  # a terminal that is gone
             found = b""
-        if not found:
-            deadline = threading.Timer(_SECONDS_AFTER_INPUT, leave)
-            deadline.daemon = True
-            deadline.start()
         return found
 
     def write(self, line: bytes) -> None:
         rest = memoryview(line)
         try:
-            while rest:
-                rest = rest[os.write(self._output, rest) :]
+            with self._writing:
+                while rest:
+                    rest = rest[os.write(self._output, rest) :]
         except OSError:  # the client reads no more
             leave()
 

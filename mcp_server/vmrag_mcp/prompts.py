@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import reserved
@@ -16,10 +16,10 @@ from vmrag_link.terminal_text import marked_lines
 from vmrag_mcp.arguments import require_text
 from vmrag_mcp.options import ToolSelection, runnable
 from vmrag_mcp.resources import TEMPLATES, collections, place, shown
-from vmrag_mcp.session import Call
 
 if TYPE_CHECKING:
     from vmrag_link.ops.history.word_diff import DiffReport
+    from vmrag_mcp.session import Call
 
 
 LONGEST = 20_000
@@ -68,6 +68,19 @@ def listed(server: ToolSelection) -> list[Prompt]:
     """Those that a client of the server can follow."""
     return [
         each for each in PROMPTS.values() if server.reachable(each.shows) and (not each.needs or server.has(each.needs))
+    ]
+
+
+def prompt_entries(server: ToolSelection) -> list[dict[str, Any]]:
+    """Return the entries of `prompts/list`, with keys in the order of the SDK's."""
+    return [
+        {
+            "arguments": [{"description": argument.about, "name": argument.name} for argument in prompt.arguments],
+            "description": prompt.about,
+            "name": prompt.name,
+            "title": prompt.title,
+        }
+        for prompt in listed(server)
     ]
 
 

@@ -104,9 +104,9 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
     @property
     def annotations(self) -> dict[str, bool]:
-        hints = {"read_only_hint": self.reads, "open_world_hint": "N" in self.effect}
+        hints = {"readOnlyHint": self.reads, "openWorldHint": "N" in self.effect}
         if not self.reads:  # the others mean nothing for a tool that only reads
-            hints |= {"destructive_hint": "D" in self.effect, "idempotent_hint": self.idempotent}
+            hints |= {"destructiveHint": "D" in self.effect, "idempotentHint": self.idempotent}
         return hints
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vmrag_link import config, env
 from vmrag_link import trust as agreements
@@ -15,11 +13,6 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
-from vmrag_mcp.process import CallProgress
-from vmrag_mcp.session import Behaviour, ProcessState, Session
-
-if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
-    from vmrag_link.workspace import Workspace
 
 
 class Place(Record, frozen=True):
@@ -79,28 +72,3 @@ def _settings_without_files(problem: VmragError) -> PlaceSettings:
         found = config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
         return PlaceSettings(found.config, problem, found.machine)
     return PlaceSettings(Config(), problem)
-
-
-class PlacedSession(Session):
-    """Calls for a place, as its settings say. `problem`: why no call can be made at all."""
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place.directory, Behaviour())
-        self.place = place
-        self.problem: VmragError | None = None
-
-    def move(self, place: Place) -> None:
-        self.place, self.directory, self.state = place, place.directory, ProcessState()
-
-    @contextlib.contextmanager
-    def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
-        if self.problem:
-            raise self.problem
-        if not self.place.outright and belongs_to_nobody(self.directory):
-            raise refusal(self.directory)
-        with super()._workspace(progress) as ws:
-            if not self.place.outright and belongs_to_nobody(ws.places.top):
-                raise refusal(self.directory)
-            settings = ws.config.mcp
-            self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)
-            yield ws

@@ -15,11 +15,11 @@ from vmrag_link.models import LONGEST_NAME, At, Collection, Document, Record, js
 from vmrag_mcp.arguments import require_text
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
-from vmrag_mcp.session import Call
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.ops.follow.provenance import Standing
     from vmrag_link.workspace import ReadableStore
+    from vmrag_mcp.session import Call
 
 STATUS = "vmrag://status"
 COLLECTIONS = "vmrag://collections"
@@ -72,6 +72,14 @@ def document_uri(collection: str, doc_id: str) -> str:
 def shown(listed: Iterable[Resource], server: ToolSelection | None) -> list[Resource]:
     """The resources that show no more than the server's tools do."""
     return [each for each in listed if server is None or server.reachable(*RESOURCES[each.name])]
+
+
+def template_entries(server: ToolSelection) -> list[dict[str, str]]:
+    """Return the entries of `resources/templates/list`, with keys in the order of the SDK's."""
+    return [
+        {"description": row.about, "mimeType": row.mime, "name": row.name, "uriTemplate": row.uri}
+        for row in shown(TEMPLATES, server)
+    ]
 
 
 def list_resources(call: Call) -> Iterator[Resource]:

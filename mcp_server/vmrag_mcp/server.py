@@ -25,13 +25,12 @@ from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation, without_refused
-from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.options import NAME, TITLE, ToolSelection, tool_entries
 from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import Answer, Call, Session
 
-NAME = "vmrag"
 READERS = 4
 """Calls that read at the same time; those that write do it one after the other."""
 
@@ -63,7 +62,7 @@ class KnowledgeServer:
         self.sdk: Server[Any] = Server(
             NAME,
             version=__version__,
-            title="Knowledge of this repository",
+            title=TITLE,
             instructions=selection.instructions(),
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
@@ -130,7 +129,8 @@ class KnowledgeServer:
             question = answer.failure or having.open_question(tool, arguments)
             reply = await ask(context, params, question, agreed)
             if isinstance(reply, types.InputRequiredResult):
-                await self._announce_tools(context, before, having.selection)
+                if having.selection.tools != before.tools:
+                    await self.announce_tools(context)
                 return reply
             if not reply:
                 if rest := without_refused(answer.failure, arguments):
@@ -142,16 +142,15 @@ class KnowledgeServer:
             answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
             if answer == refused:  # a yes that does not help is not asked for again
                 break
-        await self._announce_tools(context, before, having.selection)
+        if having.selection.tools != before.tools:
+            await self.announce_tools(context)
         return _text_result(answer) if tool.plain_text else _result(answer)
 
-    async def _announce_tools(self, context: Context, before: ToolSelection, after: ToolSelection) -> None:
+    async def announce_tools(self, context: Context) -> None:
         """Announce changed tools to the client that called.
 
         Listeners over HTTP are other clients.
         """
-        if after.tools == before.tools:
-            return
         await context.session.send_tool_list_changed()
         if context.request is None:
             await self._changes.bus.publish(ToolsListChanged())
@@ -194,11 +193,8 @@ class KnowledgeServer:
     async def _list_templates(
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        rows = [
-            types.ResourceTemplate(uri_template=each.uri, name=each.name, description=each.about, mime_type=each.mime)
-            for each in resources.shown(resources.TEMPLATES, self._tools(context).selection)
-        ]
-        return types.ListResourceTemplatesResult(resource_templates=rows)
+        rows = map(types.ResourceTemplate.model_validate, resources.template_entries(self._tools(context).selection))
+        return types.ListResourceTemplatesResult(resource_templates=list(rows))
 
     async def _read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
@@ -213,16 +209,8 @@ class KnowledgeServer:
         return types.ReadResourceResult(contents=[content])
 
     async def _list_prompts(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        rows = [
-            types.Prompt(
-                name=each.name,
-                title=each.title,
-                description=each.about,
-                arguments=[types.PromptArgument(name=one.name, description=one.about) for one in each.arguments],
-            )
-            for each in prompts.listed(self._tools(context).selection)
-        ]
-        return types.ListPromptsResult(prompts=rows)
+        rows = map(types.Prompt.model_validate, prompts.prompt_entries(self._tools(context).selection))
+        return types.ListPromptsResult(prompts=list(rows))
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         def made(call: Call) -> tuple[str, str]:
@@ -289,15 +277,7 @@ def _agent(context: Context) -> str:
 
 def protocol_tools(server: ToolSelection) -> list[types.Tool]:
     """The tools as clients of such a server get them."""
-    return [
-        types.Tool(
-            name=name,
-            description=server.worded(each.description),
-            input_schema=server.schema_of(each),
-            annotations=types.ToolAnnotations.model_validate(each.annotations),
-        )
-        for name, each in server.tools.items()
-    ]
+    return list(map(types.Tool.model_validate, tool_entries(server)))
 
 
 def _text_result(answer: Answer) -> types.CallToolResult:

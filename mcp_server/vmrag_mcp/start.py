@@ -17,8 +17,9 @@ from vmrag_link.settings import EmbeddingModel
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
 from vmrag_mcp.process import Wire, leave, leave_when_told, leave_with_parent, log
-from vmrag_mcp.repository import PlacedSession, find, load_settings
+from vmrag_mcp.repository import find, load_settings
 from vmrag_mcp.transport.address import ListenAddress, address, origin, require_safe
+from vmrag_mcp.transport.early import EarlyStream, StaticAnswers
 
 if TYPE_CHECKING:
     from vmrag_mcp.server import KnowledgeServer
@@ -56,22 +57,24 @@ def serve(asked: ServeRequest) -> None:
     listening, token = _listen_address(asked)
     origins = tuple(map(origin, asked.origins))
     leave_when_told()
-    gc.disable()  # nothing of what is imported is garbage
-    run = _over_http(listening, token, origins) if listening else _over_standard_streams()
-    from vmrag_mcp.deferred_setup import FirstCall
-    from vmrag_mcp.server import KnowledgeServer
-
-    gc.freeze()
-    gc.enable()
     for each in toolset.installed().problems:
         log(each)
     roots = listening is None and not place.named
     if found.problem and not (roots and isinstance(found.problem, GitRepositoryMissing)):  # the roots may name one
         log(f"{found.problem.message} Hint: {found.problem.hint}")
+    settled = found.problem is None and not roots
+    answers = StaticAnswers(selection, settled=settled)
+    gc.disable()  # nothing of what is imported is garbage
+    run = _over_http(listening, token, origins) if listening else _over_standard_streams(answers)
+    from vmrag_mcp.deferred_setup import FirstCall, PlacedSession
+    from vmrag_mcp.server import KnowledgeServer
+
+    gc.freeze()
+    gc.enable()
     session = PlacedSession(place)
     server = KnowledgeServer(session, selection)
-    settled = found.problem is None and not roots
-    server.sdk.middleware.append(FirstCall(server, session, asked.flags, settled=settled, roots=roots))
+    first = FirstCall(server, session, asked.flags, settled=settled, roots=roots, listed=answers.listed)
+    server.sdk.middleware.append(first)
     try:
         run(server)
     except Exception:
@@ -82,14 +85,17 @@ def serve(asked: ServeRequest) -> None:
     leave()
 
 
-def _over_standard_streams() -> Callable[[KnowledgeServer], None]:
+def _over_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer], None]:
+    """Take the streams, and return when a message needs the SDK."""
     leave_with_parent()
     wire = Wire()
     if wire.typed:
         log("A program talks to this server, over standard input: see `vmrag mcp install`. Ctrl-C ends it.")
+    stream = EarlyStream(wire, answers)
+    stream.wait_for_need()
     from vmrag_mcp.transport import stdio
 
-    return functools.partial(stdio.serve, wire=wire)
+    return functools.partial(stdio.serve, stream=stream)
 
 
 def _over_http(

@@ -99,7 +99,67 @@ def test_requests_that_are_piped_in_are_answered_although_the_input_ends(project
     assert all("result" in each for each in answers)
 
 
-HEAVY = ("vmrag_link.workspace", "vmrag_link.ops", "vmrag_mcp.tools", "chromadb", "numpy", "git")
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+PIPED = [
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": LIST}},
+    {"jsonrpc": "2.0", "id": 4, "method": "ping"},
+    {"jsonrpc": "2.0", "id": 5, "method": "resources/list"},
+]
+
+
+@pytest.mark.parametrize("count", range(1, len(PIPED) + 1))
+def test_input_that_ends_after_any_message_gets_each_answer_once(project, count):
+    """Calls of tools may take too long for that."""
+    messages = PIPED[:count]
+    done = finished(project.top, stdin=b"".join(json.dumps(message).encode() + b"\n" for message in messages) + b'{"')
+    assert done.returncode == 0
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    numbers = {message["id"] for message in messages if "id" in message} | {None}
+    answered = [answer["id"] for answer in answers]
+    assert len(answered) == len({*answered})
+    assert numbers - {3, 5} <= {*answered} <= numbers
+    assert all("result" in answer for answer in answers if answer["id"])
+
+
+def test_requests_that_arrive_while_the_sdk_is_loaded_get_one_answer_each(project):
+    with served(project.top) as server:
+        methods = ["tools/list", "resources/list", "ping", "prompts/list", "resources/templates/list", "tools/list"]
+        numbers = [server.start(LIST), *map(server.request, methods)]
+        assert {server.answer(number)["id"] for number in numbers} == {*numbers}
+        time.sleep(1)
+        assert server.ask("ping") == {}
+        assert server.lines.empty()
+
+
+def test_client_that_introduced_itself_early_is_asked_and_told_of_new_tools(project):
+    with served(project.top, "--toolsets", "toolsets", begun=False) as server:
+        server.begin(elicitation={})
+        assert "dolt_push" not in server.tools()
+        number = server.start("enable_toolset", toolset="dolt")
+        asked = server.next()
+        assert asked["method"] == "elicitation/create"
+        [field] = asked["params"]["requestedSchema"]["properties"]
+        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {field: True}}})
+        assert server.next()["method"] == "notifications/tools/list_changed"
+        assert not server.answer(number)["result"]["isError"]
+        assert "dolt_push" in server.tools()
+
+
+HEAVY = (
+    "mcp",
+    "mcp_types",
+    "pydantic",
+    "vmrag_mcp.session",
+    "vmrag_link.workspace",
+    "vmrag_link.ops",
+    "vmrag_mcp.tools",
+    "chromadb",
+    "numpy",
+    "git",
+)
 
 
 def imported(server) -> set[str]:
@@ -123,7 +183,7 @@ def test_what_is_printed_and_what_children_print_does_not_reach_standard_output(
         "import atexit, os, subprocess, sys, threading, time\n"
         "def loud():\n"
         "    while True:\n"
-        "        if 'vmrag_mcp.transport.stdio' in sys.modules:\n"
+        "        if 'input' in [thread.name for thread in threading.enumerate()]:\n"
         "            print('printed', flush=True)\n"
         "            os.write(1, b'written\\n')\n"
         "            subprocess.run(['echo', 'by a child'], check=False)\n"
@@ -157,11 +217,29 @@ def test_a_client_that_reads_nothing_does_not_keep_it(project):
     """A pipe takes 64 kB; the answers are longer."""
     text = "unknown/" + "x" * 100_000
     with served(project.top) as server:
+        server.answer(server.request("unknown"))
         server.paused.set()
         for _ in range(4):
             server.request(text)
         server.popen.stdin.close()
         assert server.gone(within=1.5) == 0
+
+
+def test_client_that_reads_no_early_answer_does_not_keep_it(project):
+    with served(project.top, "--toolsets", "all") as server:
+        server.paused.set()
+        for _ in range(4):
+            server.request("tools/list")
+        server.popen.stdin.close()
+        assert server.gone(within=1.5) == 0
+
+
+def test_signal_ends_it_while_the_sdk_is_loaded(project):
+    with served(project.top, env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
+        server.start(LIST)
+        assert patient(lambda: "anyio" in imported(server))
+        server.popen.send_signal(signal.SIGTERM)
+        assert server.gone(within=1.0) == 0
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
@@ -280,6 +358,7 @@ def test_the_clients_roots_say_which_repository_and_its_settings_decide_about_th
         assert asked["method"] == "roots/list"
         roots = [{"uri": (tmp_path / "nowhere").as_uri()}, {"uri": (project.top / "docs").as_uri()}]
         server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
+        assert server.next()["method"] == "notifications/tools/list_changed"
         assert server.answer(number)["result"]["structuredContent"]["error"] == "ACCESS_DENIED"
         assert "chroma_create_collection" not in server.tools()
         assert server.call("dolt_status")["kb"]["worktree"] == str(project.top)  # asked once

@@ -123,9 +123,9 @@ def test_a_tool_is_listed_as_the_contract_says(name):
     assert sorted(listed.effect) == sorted(contract["effect"])
     assert listed.on_read_only == contract.get("on_read_only", False)
     reads = set(contract["effect"]) <= {"R", "N"}
-    hints = {"read_only_hint": reads, "open_world_hint": "N" in contract["effect"]}
+    hints = {"readOnlyHint": reads, "openWorldHint": "N" in contract["effect"]}
     if not reads:
-        hints |= {"destructive_hint": "D" in contract["effect"], "idempotent_hint": contract.get("idempotent", False)}
+        hints |= {"destructiveHint": "D" in contract["effect"], "idempotentHint": contract.get("idempotent", False)}
     assert listed.annotations == hints
     assert listed.schema["type"] == "object"
     assert set(listed.schema["properties"]) == set(contract["parameters"]), "aliases are taken, not shown"

@@ -16,10 +16,11 @@ from vmrag_link.settings import McpSettings
 from vmrag_link.settings.keys import KEYS
 from vmrag_mcp import repository
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
+from vmrag_mcp.deferred_setup import PlacedSession
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
 from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import CORE, catalogue, toolsets
-from vmrag_mcp.repository import Place, PlacedSession, load_settings
+from vmrag_mcp.repository import Place, load_settings
 from vmrag_mcp.server import protocol_tools
 from vmrag_mcp.transport import http
 from vmrag_mcp.transport.address import ListenAddress, address, require_safe

@@ -647,7 +647,7 @@ def test_what_is_discarded_is_named_and_comes_back(notes, tools, tool, arguments
     """Also where there was nothing else to do."""
     tools("create_branch", name="topic")
     put(notes, d="delta", a="edited")
-    assert catalogue()[tool].annotations["destructive_hint"]
+    assert catalogue()[tool].annotations["destructiveHint"]
     how = {"confirm_discard": True} if tool == "dolt_reset" else {"if_uncommitted": "reset_first"}
     done = tools(tool, **arguments, **how)
     assert notes.texts() == TEXTS

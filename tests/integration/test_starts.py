@@ -24,7 +24,7 @@ from tests.support.terminal import Project, new_project
 pytestmark = pytest.mark.hooks("off")
 
 PROGRAM = """
-import json, sys
+import json, os, sys
 processes = []
 sys.addaudithook(lambda event, args: event == "subprocess.Popen" and processes.append(" ".join(args[1])))
 from vmrag_link import startup
@@ -34,12 +34,15 @@ if kind == "hook":
     from vmrag_hooks.run import main as run
 else:
     from vmrag_link.cli.main import run
-code = run(arguments)
-files = {name.partition(".")[0]: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
-libraries = sorted(name for name, file in files.items() if "site-packages" in file)
-found = {"code": code, "ours": sorted(each for each in sys.modules if each.startswith("vmrag_"))}
-with open(said, "w") as file:
-    json.dump(found | {"libraries": libraries, "processes": processes}, file)
+def finish(code):
+    files = {name.partition(".")[0]: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
+    libraries = sorted(name for name, file in files.items() if "site-packages" in file)
+    found = {"code": code, "ours": sorted(each for each in sys.modules if each.startswith("vmrag_"))}
+    with open(said, "w") as file:
+        json.dump(found | {"libraries": libraries, "processes": processes}, file)
+    leave(code)
+leave, os._exit = os._exit, finish  # the MCP server ends so
+finish(run(arguments))
 """
 
 NOT_COUNTED = {"_distutils_hack", "sitecustomize", "msgspec", "click", "vmrag_hooks", "vmrag_link"}
@@ -92,12 +95,12 @@ def project(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pro
     return copied
 
 
-def load(project: Project, *arguments: str, kind: str = "command") -> dict[str, Any]:
+def load(project: Project, *arguments: str, kind: str = "command", stdin: str = "") -> dict[str, Any]:
     said = project.top.parent / "said.json"
     argv = [sys.executable, "-P", "-c", PROGRAM, str(said), kind, *arguments]
-    done = subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=project.top, input=stdin, capture_output=True, text=True, check=False)
     assert said.exists(), done.stderr
-    return json.loads(said.read_text())
+    return json.loads(said.read_text()) | {"answers": done.stdout.splitlines()}
 
 
 def require(found: dict[str, Any], budget: Budget) -> None:
@@ -158,3 +161,26 @@ def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(projec
     project.git("switch", "-q", "feature")
     require(load(project, "post-checkout", kind="hook"), Budget(118, 2, "yaml"))
     assert project.pinned == project.status()["index"]["revision"]
+
+
+META = "io.modelcontextprotocol/"
+ENVELOPE = {"_meta": {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": {}}}
+CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+ERAS = {
+    "handshake": [("initialize", CLIENT), ("ping", {}), ("tools/list", {})],
+    "modern": [("server/discover", ENVELOPE), ("tools/list", ENVELOPE)],
+}
+
+
+@pytest.mark.parametrize("toolsets", ["essential", "all"])
+@pytest.mark.parametrize("era", ERAS)
+def test_mcp_server_answers_the_list_of_tools_without_the_sdk(project, era, toolsets):
+    rows = [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, (method, params) in enumerate(ERAS[era])
+    ]
+    loaded = load(project, "mcp", "--toolsets", toolsets, stdin="".join(json.dumps(row) + "\n" for row in rows))
+    require(loaded, Budget(54, 2, "yaml"))
+    answers = [json.loads(line) for line in loaded["answers"]]
+    assert [answer["id"] for answer in answers] == [*range(len(rows))]
+    assert answers[-1]["result"]["tools"]

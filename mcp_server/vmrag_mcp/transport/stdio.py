@@ -8,7 +8,7 @@ and leaves.
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import Any, TypeGuard
 
 import anyio
 import anyio.to_thread
@@ -18,8 +18,9 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from vmrag_mcp.process import Wire, leave
+from vmrag_mcp.process import leave
 from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.transport.early import EarlyStream, read_json
 
 Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCResponse | types.JSONRPCError
 
@@ -35,7 +36,7 @@ class MessageRefused(ValueError):
 def parse_message(line: bytes) -> Message:
     """Raises `MessageRefused`. Half of a surrogate pair is JSON, so the tool refuses that."""
     try:
-        found = json.loads(line.decode(), parse_constant=_no_number)
+        found = read_json(line)
     except UnicodeDecodeError:
         raise MessageRefused(types.PARSE_ERROR, "Parse error: this is not UTF-8.") from None
     except RecursionError:
@@ -67,10 +68,6 @@ def encode_message(message: Message) -> bytes:
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode() + b"\n"
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
 def _id(found: dict[str, Any]) -> types.RequestId | None:
     """The id to answer to; None for a broken answer: its id is one of ours, not of the client's."""
     about = found.get("id")
@@ -83,15 +80,17 @@ GRACE_SECONDS = 0.5
 """How long calls may take after the end of input: a caller that pipes requests in wants answers."""
 
 
-def serve(server: KnowledgeServer, wire: Wire) -> None:
-    """Until the client closes its end, or is gone; then the process ends."""
-    anyio.run(_Connection(server, wire).run)
+def serve(server: KnowledgeServer, stream: EarlyStream) -> None:
+    """Serve until the client closes its end, or is gone. Then the process ends."""
+    stream.take_over()
+    anyio.run(_Connection(server, stream).run)
 
 
 class _Connection:
-    def __init__(self, server: KnowledgeServer, wire: Wire) -> None:
+    def __init__(self, server: KnowledgeServer, stream: EarlyStream) -> None:
         self._server = server
-        self._wire = wire
+        self._stream = stream
+        self._opening = stream.answers.opening
         self._reading = anyio.CapacityLimiter(1)
         self._writing = anyio.CapacityLimiter(1)
         self._unanswered: set[types.RequestId] = set()
@@ -107,9 +106,9 @@ class _Connection:
         leave()
 
     async def _read(self, inward: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        while line := await anyio.to_thread.run_sync(self._wire.line, limiter=self._reading, abandon_on_cancel=True):
-            if line.isspace():
-                continue
+        while line := await anyio.to_thread.run_sync(
+            self._stream.next_line, limiter=self._reading, abandon_on_cancel=True
+        ):
             try:
                 message = parse_message(line)
             except MessageRefused as refused:
@@ -125,11 +124,23 @@ class _Connection:
 
     async def _write(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async for each in sent:
-            await self._send(each.message)
+            message = each.message
+            if self._opening is not None and _is_answer(message) and message.id == self._opening:
+                self._opening = None  # the client has this answer
+                self._mark_answered(message.id)
+            else:
+                await self._send(message)
 
     async def _send(self, message: Message) -> None:
-        await anyio.to_thread.run_sync(self._wire.write, encode_message(message), limiter=self._writing)
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
-            self._unanswered.discard(message.id)
-            if self._ended and not self._unanswered:
-                leave()
+        await anyio.to_thread.run_sync(self._stream.write, encode_message(message), limiter=self._writing)
+        if _is_answer(message) and message.id is not None:
+            self._mark_answered(message.id)
+
+    def _mark_answered(self, request: types.RequestId) -> None:
+        self._unanswered.discard(request)
+        if self._ended and not self._unanswered:
+            leave()
+
+
+def _is_answer(message: Message) -> TypeGuard[types.JSONRPCResponse | types.JSONRPCError]:
+    return isinstance(message, types.JSONRPCResponse | types.JSONRPCError)

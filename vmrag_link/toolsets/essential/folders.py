@@ -46,7 +46,7 @@ def find(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     keys = (rows[row] for row in shown[max(first, 1) - 1 :][:MOST_TITLES])
     titles |= _read_titles(place, (key for key in keys if key in paths))
     lines = [_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
-    return Text(f"{folder}/", "\n".join(lines), 0, here(ws), commit=place.code if ref else "")
+    return Text(f"{folder}/", "\n".join(lines), here(ws), commit=place.code if ref else "")
 
 
 def _file_paths(place: KnownPlace) -> dict[Key, str]:
