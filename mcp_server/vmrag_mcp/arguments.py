@@ -77,13 +77,24 @@ class Given(Record, frozen=True):
     omitted: Any = msgspec.UNSET
 
 
-QueryText = Annotated[str, Given(longest=LONGEST_QUERY)]
-"""A question, a message or a description."""
+# -- parameters that several tools have
 
-LongText = Annotated[str, Given(longest=LONGEST_TEXT)]
-"""The text of a document."""
+DOCUMENTS = "maximum number of documents"
+RESULTS = "maximum number of results"
+EXISTING_FILE = "path in the working directory or the repository"
+METADATA = 'metadata such as {"team": "core"}'
+IF_UNCOMMITTED = "uncommitted documents; reset_first discards them"
 
-Ref = Annotated[str, Given("as at this branch, tag or commit", ref=True)]
+MESSAGE = Given("message of the commit", longest=LONGEST_QUERY)
+FILTER = Given('metadata filter such as {"year": {"$gte": 2024}}')
+TEXT_FILTER = Given('text filter such as {"$contains": "TLS"}')
+
+QueryText = Annotated[str, Given("question or words to search for", longest=LONGEST_QUERY)]
+LongText = Annotated[str, Given("text of the document", longest=LONGEST_TEXT)]
+Message = Annotated[str, MESSAGE]
+Ref = Annotated[str, Given("branch, tag or commit such as v1.0", ref=True)]
+CollectionName = Annotated[str, Given("collection such as handbook")]
+Offset = Annotated[int, Given("number of results to skip", low=0)]
 
 
 class Parameter(Record, frozen=True):
@@ -121,7 +132,7 @@ class Parameter(Record, frozen=True):
     # -- for clients
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema, as short as it can be: clients pay for it with every conversation."""
+        """Return a JSON Schema with all limits. Clients get a shorter one (`options`)."""
         shape: dict[str, Any] = self._list_schema() if self.kind == "array" else {"type": self.kind}
         if self.kind in ("object", "array"):
             shape = {"anyOf": [shape, {"type": "string", "maxLength": self.longest_json}]}

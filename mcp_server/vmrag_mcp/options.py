@@ -28,11 +28,17 @@ from vmrag_link.errors import (
     quoted,
     shortened,
 )
-from vmrag_link.models import Record
+from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, Record
 from vmrag_link.settings import McpSettings
 from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
 
 KEYWORDS = ("default", "all")
+_MOST_VALUES = 40
+"""Values of a parameter that clients see."""
+
+_LARGE = 100
+"""From here on, clients do not see the maximum of a number. A minimum is smaller."""
+
 SWITCH = "enable_toolset"
 """The tool that switches toolsets on."""
 
@@ -245,14 +251,14 @@ class ToolSelection(Record, frozen=True):
 
     def schema_of(self, tool: ToolInfo) -> dict[str, Any]:
         """Return the JSON Schema of a tool's parameters in the words of this server."""
-        properties = {
-            name: shape | {"description": self.worded(shape["description"])} if "description" in shape else shape
-            for name, shape in tool.schema["properties"].items()
-        }
+        properties = {name: _shorten_schema(shape) for name, shape in tool.schema["properties"].items()}
+        for shape in properties.values():
+            shape["description"] = self.worded(shape.get("description", ""))
         if tool.name == SWITCH:
-            names = {each.name: each.about for each in self.toolsets_listed() if each.tools}
-            lines = "\n".join(f"{name}: {about}" for name, about in names.items())
-            properties["toolset"] = {"type": "string", "enum": [*names, "all"], "description": lines}
+            states = [state for state in self.toolsets_listed() if state.tools]
+            lines = "\n".join(f"{state.name}: {state.about}" for state in states if not state.enabled)
+            names = [*(state.name for state in states), "all"]
+            properties["toolset"] = {"type": "string", "enum": names, "description": lines or "all toolsets are on"}
         return tool.schema | {"properties": properties}
 
     def instructions(self) -> str:
@@ -295,7 +301,35 @@ def _tool_entry(name: str, tool: ToolInfo, server: ToolSelection) -> dict[str, A
         "description": server.worded(tool.description),
         "inputSchema": server.schema_of(tool),
         "name": name,
+        "title": tool.title,
     }
+
+
+def _shorten_schema(shape: Any) -> Any:
+    """Return a schema without what is usual, because clients pay for it with every conversation.
+
+    The error for a wrong argument names the limits and the values.
+    """
+    if isinstance(shape, list):
+        return [_shorten_schema(part) for part in shape]
+    if not isinstance(shape, dict):
+        return shape
+    return {keyword: _shorten_schema(value) for keyword, value in shape.items() if not _is_usual(keyword, value)}
+
+
+def _is_usual(keyword: str, value: Any) -> bool:
+    match keyword:
+        case "default":
+            usual = not value
+        case "minimum":
+            usual = 0 <= value <= _LARGE
+        case "maximum":
+            usual = value >= _LARGE
+        case "maxLength":
+            usual = value == LONGEST_NAME or value > LONGEST_QUERY
+        case _:
+            usual = keyword == "enum" and len(value) > _MOST_VALUES
+    return bool(usual)
 
 
 def _toolsets_named(tool: ToolInfo) -> str:

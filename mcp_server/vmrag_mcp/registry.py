@@ -75,6 +75,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     """
 
     name: str
+    title: str
     toolsets: tuple[str, ...]
     module: str
     effect: str
@@ -104,10 +105,14 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
     @property
     def annotations(self) -> dict[str, bool]:
-        hints = {"readOnlyHint": self.reads, "openWorldHint": "N" in self.effect}
-        if not self.reads:  # the others mean nothing for a tool that only reads
-            hints |= {"destructiveHint": "D" in self.effect, "idempotentHint": self.idempotent}
-        return hints
+        """Return the hints that clients do not assume anyway.
+
+        A tool that only reads has one of them. Some clients assume that a tool does not delete.
+        """
+        hints = {"readOnlyHint": True} if self.reads else {"destructiveHint": "D" in self.effect}
+        if self.idempotent and not self.reads:
+            hints["idempotentHint"] = True
+        return hints if "N" in self.effect else hints | {"openWorldHint": False}
 
 
 class ToolDeclaration(Record, frozen=True):
@@ -121,6 +126,8 @@ class ToolDeclaration(Record, frozen=True):
     """
 
     effect: str
+    title: str = ""
+    """Shown to people instead of the name. Default: the words of the name."""
     idempotent: bool = False
     founds: bool = False
     of_files: bool = False

@@ -19,7 +19,7 @@ from tests.support.templates import build_once
 from tests.support.terminal import Project, copied
 from vmrag_link import terminal_text
 from vmrag_link.ops.index.packing import tokens
-from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES
+from vmrag_link.retrieval.narrowing import KINDS
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
@@ -396,12 +396,12 @@ def test_a_budget_is_no_larger_than_an_answer(project):
     assert answer["tokens"] <= 500
 
 
-def test_clients_see_which_languages_and_kinds_there_are(project):
+def test_clients_see_kinds_and_modes_but_not_all_languages(project):
     with connected(KnowledgeServer(Session(project.top, Behaviour()), selection(Chosen()))) as client:
         [tool] = [each for each in client.list_tools().tools if each.name == "chroma_query_documents"]
     given = tool.input_schema["properties"]
     assert given["kind"]["anyOf"][0]["items"]["enum"] == list(KINDS)
-    assert given["lang"]["anyOf"][0]["items"]["enum"] == list(LANGUAGES)
+    assert given["lang"]["anyOf"][0]["items"] == {"type": "string"}, "80 names in every conversation help no agent"
     assert given["mode"]["enum"] == ["hybrid", "vector", "keyword"]
 
 

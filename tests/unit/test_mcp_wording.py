@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import collections
+import re
+
 import pytest
 
+from tests.english import CONSTRUCTIONS
 from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, NoChanges, UsageInvalid, VmragError
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, ToolSelection, mentioned, selection, worded
 from vmrag_mcp.prompts import PROMPTS, listed
 from vmrag_mcp.registry import catalogue, toolsets
 from vmrag_mcp.server import protocol_tools
+
+LONGEST_DESCRIPTION = 260
+"""Characters of the description of a tool."""
 
 SERVERS = [
     Chosen(),
@@ -45,6 +52,43 @@ def test_clients_are_told_that_documents_of_sources_are_files(read_only):
     told = selection(Chosen(read_only=read_only)).instructions()
     assert "collections of kind 'source' are files of this repository" in told
     assert "edit the file, and the next query sees it." in told
+
+
+@pytest.mark.parametrize("tool", protocol_tools(selection(Chosen(toolsets="all"))), ids=lambda tool: tool.name)
+def test_tool_and_parameters_have_plain_descriptions(tool):
+    assert 1 <= len(tool.title.split()) <= 4, "a title has two to four words, or one that is the name"
+    parameters = {name: shape.get("description") for name, shape in tool.input_schema["properties"].items()}
+    assert all(parameters.values()), (
+        f"without a description: {[name for name, about in parameters.items() if not about]}"
+    )
+    for text in (tool.title, tool.description, *parameters.values()):
+        assert [name for name, pattern in CONSTRUCTIONS.items() if pattern.search(text)] == [], text
+    assert tool.description.endswith("."), "sentences"
+    assert len(tool.description) <= LONGEST_DESCRIPTION
+
+
+@pytest.mark.parametrize("name", [name for name, each in catalogue().items() if "essential" in each.toolsets])
+def test_beginning_of_a_description_suffices_to_choose_the_tool(name):
+    """Qwen Code shows about 160 characters."""
+    first = re.split(r"(?<=[.;]) ", catalogue()[name].description)[0]
+    assert len(first) <= 160
+
+
+def test_parameters_of_a_name_have_one_wording():
+    shared = {"collection_name", "offset", "where", "where_document", "ref"}
+    wordings = collections.defaultdict(set)
+    for tool in catalogue().values():
+        for name, shape in tool.schema["properties"].items():
+            if name in shared and "learning" not in tool.toolsets:
+                wordings[name].add(shape["description"])
+    assert {name: len(each) for name, each in wordings.items() if name != "collection_name"} == dict.fromkeys(
+        shared - {"collection_name"}, 1
+    )
+    assert wordings["collection_name"] == {
+        "collection such as handbook",
+        "name such as handbook",
+        "collection; default: all",
+    }
 
 
 def test_a_text_names_tools_as_the_clients_of_the_server_call_them():

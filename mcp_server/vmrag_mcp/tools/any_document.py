@@ -22,13 +22,13 @@ class DeleteDocumentResult(ToolResult, frozen=True):
     table: DocumentTable
 
 
-DocId = Annotated[str, Given(aliases=("id",))]
-Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; left out: all")]
+DocId = Annotated[str, Given("id of the document", aliases=("id",))]
+Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; default: all")]
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
-    """Get a whole document by its id: of a library, an issue log, or one about a tool."""
+    """Read a whole document of a library, issue log or tool by its id."""
     found = call.read(by_id.get(call.ws, doc_id, table))
     call.quotes([(found.library, found.doc_id)])
     return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
@@ -36,8 +36,8 @@ def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswe
 
 @tool("WD", of_files=True, alias_of="chroma_delete_documents")
 def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> DeleteDocumentResult:
-    """Delete a document of a library, an issue log, or a document about a tool, by its id.
-    Several of one collection: chroma_delete_documents.
+    """Delete a document of a library, issue log or tool by its id. chroma_delete_documents
+    deletes several.
     """
     done = by_id.delete(call.ws, doc_id, table)
     gone = outcome.stored_report(call, done)

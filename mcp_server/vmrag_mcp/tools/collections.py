@@ -16,7 +16,7 @@ from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
 from vmrag_link.ops.index.index_status import CollectionSize, Status, collection_id, indexed
 from vmrag_link.ops.system import stores
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import CollectionName, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
@@ -107,13 +107,11 @@ class ChromaDeleteCollectionResult(ToolResult, frozen=True):
 def chroma_list_collections(
     call: Call,
     *,
-    limit: Annotated[int, Given("0: all", low=0)] = 100,
-    offset: Annotated[int, Given(low=0)] = 0,
-    name_contains: str = "",
+    limit: Annotated[int, Given("maximum number of collections; 0 for all", low=0)] = 100,
+    offset: Offset = 0,
+    name_contains: Annotated[str, Given("part of the name")] = "",
 ) -> ChromaListCollectionsResult:
-    """List the collections of the checked-out branch, with their numbers of documents: what
-    knowledge there is.
-    """
+    """List the collections of the checked-out commit with their numbers of documents."""
 
     def look(rows: TextSource, here: Standing) -> tuple[Standing, int, list[CollectionEntry]]:
         found = [each for each in rows.collections(here.at) if name_contains.lower() in each.name.lower()]
@@ -147,9 +145,9 @@ Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "olla
 
 
 @tool("R", of_files=True)
-def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGetCollectionInfoResult:
-    """Show a collection's settings: metadata, HNSW, embedding function, chunking, numbers.
-    Searching needs none of that.
+def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -> ChromaGetCollectionInfoResult:
+    """Show the settings of a collection: metadata, embedding function, chunking and size.
+    Searching does not need them.
     """
     at, found = indexed(call.readable(collection_name), collection_name)
     call.stands(at)
@@ -173,7 +171,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGet
 
 
 @tool("R", of_files=True)
-def chroma_get_collection_count(call: Call, *, collection_name: str) -> ToolAnswer[CollectionSize]:
+def chroma_get_collection_count(call: Call, *, collection_name: CollectionName) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
     at, found = index_status.count(call.readable(collection_name), collection_name)
     call.stands(at)
@@ -184,19 +182,25 @@ def chroma_get_collection_count(call: Call, *, collection_name: str) -> ToolAnsw
 def chroma_create_collection(
     call: Call,
     *,
-    collection_name: Annotated[str, Given(blank=True)],
+    collection_name: Annotated[str, Given("name such as handbook", blank=True)],
     metadata: Annotated[
         dict[str, Any] | None,
-        Given('e.g. {"description": "API docs", "hnsw:space": "cosine"}; space l2, ip or cosine; hnsw:M …, own keys'),
+        Given('metadata such as {"description": "API docs", "hnsw:space": "cosine"}'),
     ] = None,
     embedding_function: Annotated[
         Function | None,
-        Given("Left out: the project's", aliases=("embedding_function_name",), spelled=env.OTHER_MODEL_NAMES),
+        Given(
+            "embedding function; default: the project's",
+            aliases=("embedding_function_name",),
+            spelled=env.OTHER_MODEL_NAMES,
+        ),
     ] = None,
-    get_or_create: bool = False,
-    chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,
+    get_or_create: Annotated[bool, Given("accept an existing collection")] = False,
+    chunking: Annotated[
+        dict[str, Any] | None, Given('sizes in characters such as {"size": 1000, "overlap": 100}')
+    ] = None,
 ) -> ChromaCreateCollectionResult:
-    """Create a collection, when new documents fit into none that exists."""
+    """Create a collection for documents that fit into no existing collection."""
     stores.require_versioned(call.ws, collection_name)
     done = writes.create(
         call.ws,
@@ -229,11 +233,11 @@ def chroma_create_collection(
 def chroma_modify_collection(
     call: Call,
     *,
-    collection_name: str,
-    new_name: str = "",
-    new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
+    collection_name: CollectionName,
+    new_name: Annotated[str, Given("new name such as handbook")] = "",
+    new_metadata: Annotated[dict[str, Any] | None, Given("metadata that replaces the old metadata")] = None,
 ) -> ChromaModifyCollectionResult:
-    """Rename a collection, or replace its metadata; its documents stay."""
+    """Rename a collection or replace its metadata. Its documents stay."""
     stores.require_stored(call.ws, collection_name)
     landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
     done = call.stored(landed)
@@ -251,11 +255,9 @@ def chroma_modify_collection(
 
 @tool("WD", includes=("chroma_delete_documents",))
 def chroma_delete_collection(
-    call: Call, *, collection_name: str, confirm: bool = False
+    call: Call, *, collection_name: CollectionName, confirm: Annotated[bool, Given("true if the user agreed")] = False
 ) -> ChromaDeleteCollectionResult:
-    """Delete a collection with all its documents, when the user wants that. Other branches keep
-    theirs.
-    """
+    """Delete a collection and all its documents if the user wants that. Other branches keep it."""
     stores.require_stored(call.ws, collection_name)
     landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
     done = call.stored(landed)

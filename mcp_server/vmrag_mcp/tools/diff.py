@@ -17,7 +17,7 @@ from vmrag_link.ops.documents.collections import TABLES, table_of
 from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
 from vmrag_link.ops.system import stores
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import DOCUMENTS, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
@@ -122,19 +122,19 @@ class Changes(Record, frozen=True):
         return not self.diff.documents and not self.collections
 
 
-@tool("R")
+@tool("R", title="Compare commits")
 def get_diff(
     call: Call,
     *,
-    from_ref: Annotated[str, Given("branch, tag, hash, HEAD~n, WORKING, origin/x")] = "HEAD",
-    to_ref: str = "WORKING",
+    from_ref: Annotated[str, Given("branch, tag, hash, HEAD~1 or WORKING")] = "HEAD",
+    to_ref: Annotated[str, Given("second side, like from_ref")] = "WORKING",
     table: Annotated[str, Given(f"{', '.join(TABLES)}, or a collection")] = "",
-    include_content: bool = False,
-    limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
-    offset: Annotated[int, Given(low=0)] = 0,
+    include_content: Annotated[bool, Given("also show the texts")] = False,
+    limit: Annotated[int, Given(DOCUMENTS, low=1, high=1000, clamped=True)] = 100,
+    offset: Offset = 0,
 ) -> GetDiffResult:
-    """Compare two commits, or a commit with the uncommitted documents: which documents and
-    collections differ, and how. For a review before a commit or a merge.
+    """Compare two commits, or a commit with the uncommitted documents: list the documents and
+    collections that differ.
     """
     here, ws = call.standing(), call.ws
     old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))

@@ -27,7 +27,7 @@ from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, language_named, narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, distance, similarity
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import DOCUMENTS, FILTER, TEXT_FILTER, CollectionName, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
@@ -43,22 +43,27 @@ LISTED = 2000
 N_RESULTS = 5
 """Matches of a text, where nobody says how many."""
 
-Queries = Annotated[list[str], Given(least=1, most=100, full=True, longest=LONGEST_QUERY)]
-Texts = Annotated[list[str], Given(least=1, full=True, longest=LONGEST_TEXT)]
-Ids = Annotated[list[str] | None, Given("of documents or chunks")]
-Filter = Annotated[dict[str, Any] | None, Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
-TextFilter = Annotated[dict[str, Any] | None, Given('on texts, e.g. {"$contains": "TLS"}')]
-Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
+Queries = Annotated[
+    list[str], Given("questions or words to search for", least=1, most=100, full=True, longest=LONGEST_QUERY)
+]
+Texts = Annotated[list[str], Given("texts of the documents", least=1, full=True, longest=LONGEST_TEXT)]
+Ids = Annotated[list[str] | None, Given("ids of documents or chunks")]
+Parts = Annotated[list[Literal["documents", "metadatas", "embeddings", "ids"]], Given("parts to return")]
+Filter = Annotated[dict[str, Any] | None, FILTER]
+TextFilter = Annotated[dict[str, Any] | None, TEXT_FILTER]
 MatchPart = Literal["documents", "metadatas", "distances", "embeddings", "provenance"]
 Ranked = Literal["hybrid", "vector", "keyword"]
 
 
 @tool("R", of_files=True, includes=("chroma_get_documents",))
 def chroma_peek_collection(
-    call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
+    call: Call,
+    *,
+    collection_name: CollectionName,
+    limit: Annotated[int, Given(DOCUMENTS, low=1, high=20, clamped=True)] = 5,
 ) -> answers.ChromaPeekCollectionResult:
-    """Look at the first documents of a collection, cut to 500 characters: what they are like,
-    and which metadata filters can use.
+    """Show the first documents of a collection, cut to 500 characters, with the metadata that
+    filters can use.
     """
     page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
     cut = [(each.text or "")[:PEEKED] for each in page.items]
@@ -79,32 +84,35 @@ def chroma_query_documents(
     call: Call,
     *,
     query_texts: Queries,
-    collection_name: Annotated[str | None, Given("left out: all")] = None,
+    collection_name: Annotated[str | None, Given("collection; default: all")] = None,
     n_results: Annotated[
-        int | None, Given("with max_tokens: what fits", low=1, high=100, clamped=True, omitted=None)
+        int | None, Given("maximum number of matches for each text", low=1, high=100, clamped=True, omitted=None)
     ] = N_RESULTS,
-    mode: Annotated[Ranked | None, Given("left out: as set; vector in a named, stored collection")] = None,
-    path: Annotated[list[str] | None, Given("part of it, or a glob")] = None,
-    lang: Annotated[list[str] | None, Given(choices=LANGUAGES, read=language_named)] = None,
-    symbol: Annotated[list[str] | None, Given("name, e.g. Session.refresh")] = None,
-    kind: Annotated[list[str] | None, Given(choices=KINDS, read=kind_named)] = None,
+    mode: Annotated[
+        Ranked | None, Given("ranking; default: from the settings, vector in a named stored collection")
+    ] = None,
+    path: Annotated[list[str] | None, Given("parts of paths or globs such as src/auth or *.md")] = None,
+    lang: Annotated[list[str] | None, Given("languages such as python", choices=LANGUAGES, read=language_named)] = None,
+    symbol: Annotated[list[str] | None, Given("names of definitions such as Session.refresh")] = None,
+    kind: Annotated[list[str] | None, Given("kinds such as code or function", choices=KINDS, read=kind_named)] = None,
     max_tokens: Annotated[
-        int | None, Given("whole passages that fit", low=LEAST_BUDGET, high=100_000, clamped=True)
+        int | None,
+        Given("size of the answer; whole passages replace chunks", low=LEAST_BUDGET, high=100_000, clamped=True),
     ] = None,
     neighbours: Annotated[
-        int, Given("chunks around each", low=0, high=MOST_NEIGHBOURS, clamped=True, aliases=("neighbors",))
+        int, Given("chunks to add around each match", low=0, high=MOST_NEIGHBOURS, clamped=True, aliases=("neighbors",))
     ] = 0,
     where: Filter = None,
     where_document: TextFilter = None,
-    include: Annotated[list[MatchPart], Given("provenance: table and hash of the document")] = (  # type: ignore[assignment]
+    include: Annotated[list[MatchPart], Given("parts to return; provenance: table and hash")] = (  # type: ignore[assignment]
         "documents",
         "metadatas",
         "distances",
     ),
 ) -> answers.ChromaQueryDocumentsResult:
-    """Search documents and code, before you answer a question about the project or edit: the chunks
-    that answer each text best. "Where is X" takes one call: symbol=X, or the question. max_tokens
-    packs passages of several files with path and lines. Uncommitted work is found, too.
+    """Search documentation, code and stored documents by meaning and words. Call it before you
+    answer about the project or edit it. symbol finds definitions. max_tokens returns whole passages
+    with path and lines. Uncommitted changes are included.
     """
     pack = _pack_request(call, max_tokens, neighbours)
     narrowed = narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
@@ -259,17 +267,15 @@ def shown(hit: Hit) -> str:
 def chroma_get_documents(
     call: Call,
     *,
-    collection_name: str,
+    collection_name: CollectionName,
     ids: Ids = None,
     where: Filter = None,
     where_document: TextFilter = None,
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
-    limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
-    offset: Annotated[int, Given(low=0)] = 0,
+    limit: Annotated[int, Given(DOCUMENTS, low=1, high=1000, clamped=True)] = 100,
+    offset: Offset = 0,
 ) -> answers.ChromaGetDocumentsResult:
-    """Get whole documents by ids or filters, or page through a collection: to read on after a
-    search, or to list what has some metadata.
-    """
+    """Read whole documents by ids or filters, or list a collection page by page."""
     wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
     page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
     rows = [
@@ -312,13 +318,13 @@ def told(page: DocumentPage, offset: int) -> str:
 def chroma_add_documents(
     call: Call,
     *,
-    collection_name: str,
+    collection_name: CollectionName,
     documents: Texts,
-    ids: list[str] | None = None,
-    metadatas: Annotated[list[dict[str, Any]] | None, Given('e.g. [{"team": "core", "year": 2025}]')] = None,
+    ids: Annotated[list[str] | None, Given("ids of the texts; default: generated")] = None,
+    metadatas: Annotated[list[dict[str, Any]] | None, Given('metadata of the texts such as [{"team": "core"}]')] = None,
 ) -> answers.ChromaAddDocumentsResult:
-    """Write down what should be known later: adds documents to a collection, all or none;
-    queries find them at once. Keep them with dolt_commit.
+    """Store new documents in a collection, all or none. Searches find them at once. dolt_commit
+    makes a revision of them.
     """
     _same_length(documents=documents, ids=ids, metadatas=metadatas)
     new = [
@@ -352,16 +358,16 @@ def added(
 def chroma_update_documents(
     call: Call,
     *,
-    collection_name: str,
-    ids: Annotated[list[str], Given(least=1)],
-    documents: Annotated[
-        list[str | None] | None, Given("new texts; null leaves one as it is", longest=LONGEST_TEXT)
+    collection_name: CollectionName,
+    ids: Annotated[list[str], Given("ids of documents or chunks", least=1)],
+    documents: Annotated[list[str | None] | None, Given("new texts; null keeps a text", longest=LONGEST_TEXT)] = None,
+    metadatas: Annotated[
+        list[dict[str, Any] | None] | None, Given("metadata that replaces the old metadata; null keeps it")
     ] = None,
-    metadatas: Annotated[list[dict[str, Any] | None] | None, Given("each replaces the old one")] = None,
-    embeddings: list[list[float] | None] | None = None,
+    embeddings: Annotated[list[list[float] | None] | None, Given("vectors for the index of this machine")] = None,
 ) -> answers.ChromaUpdateDocumentsResult:
-    """Correct documents instead of adding others that say otherwise: texts, metadata or both,
-    all or none.
+    """Change texts or metadata of stored documents, all or none. Correct a document instead of
+    adding one that contradicts it.
     """
     if documents is None and metadatas is None and embeddings is None:
         raise UsageInvalid(
@@ -399,10 +405,15 @@ def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteRe
 
 @tool("WD", of_files=True)
 def chroma_delete_documents(
-    call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
+    call: Call,
+    *,
+    collection_name: CollectionName,
+    ids: Ids = None,
+    where: Filter = None,
+    where_document: TextFilter = None,
 ) -> ToolAnswer[Removal]:
-    """Delete documents that are wrong or outdated, by ids or filters; what is given must all
-    hold.
+    """Delete documents that are wrong or outdated, by ids or filters. Documents must match
+    everything that is given.
     """
     if not call.ws.sources.writable(collection_name):
         stores.require_stored(call.ws, collection_name, ids or ())

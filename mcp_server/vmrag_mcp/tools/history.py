@@ -19,7 +19,7 @@ from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenMerge
 from vmrag_link.ops.remotes.destinations import Upstream, upstream
 from vmrag_link.ops.status import kb_status
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import RESULTS, Given, Offset
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import diff
@@ -30,12 +30,12 @@ LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
 
 
-@tool("RN")
+@tool("RN", title="Knowledge base status")
 def dolt_status(
-    call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
+    call: Call, *, verbose: Annotated[bool, Given("also list the uncommitted documents")] = False
 ) -> results.DoltStatusResult:
-    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index
-    and the pin .dolt-version compare: before a commit, or when in_sync is false.
+    """Show branch, commit, uncommitted documents and conflicts, and compare them with remote,
+    index and pin. Call it before a commit, or if in_sync is false.
     """
     changes, remote = uncommitted(call), upstream(call.ws)
     problem = kb_status.reach(call.ws, remote) if remote else ""
@@ -109,14 +109,14 @@ def _status_message(here: Standing, changes: Changes, apart: AheadBehind, merge:
     return f"{', '.join(parts)}."
 
 
-@tool("RN")
+@tool("RN", title="List branches")
 def dolt_branches(
     call: Call,
     *,
-    include_local: Annotated[bool, Given("false: only those that the remote has")] = True,
-    filter: Annotated[str, Given("glob, such as feature/*")] = "",  # noqa: A002  the clients' name
+    include_local: Annotated[bool, Given("false: only branches of the remote")] = True,
+    filter: Annotated[str, Given("glob such as feature/*")] = "",  # noqa: A002  the clients' name
 ) -> results.DoltBranchesResult:
-    """List the branches of the knowledge base, here and on the remote."""
+    """List the local and remote branches of the knowledge base."""
     found = branches.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
@@ -126,18 +126,18 @@ def dolt_branches(
     )
 
 
-@tool("R")
+@tool("R", title="List commits")
 def dolt_commits(
     call: Call,
     *,
-    branch: Annotated[str, Given("or any reference; default: the current branch")] = "",
-    limit: Annotated[int, Given(low=1, high=100)] = 20,
-    offset: Annotated[int, Given(low=0)] = 0,
-    since: Annotated[str, Given("ISO 8601")] = "",
-    until: Annotated[str, Given("ISO 8601; a day counts to its end")] = "",
+    branch: Annotated[str, Given("branch, tag or commit; default: the current branch")] = "",
+    limit: Annotated[int, Given(RESULTS, low=1, high=100)] = 20,
+    offset: Offset = 0,
+    since: Annotated[str, Given("first date, as 2026-01-31")] = "",
+    until: Annotated[str, Given("last date")] = "",
 ) -> results.DoltCommitsResult:
-    """List the commits of a branch, newest first, with numbers of documents that each changed:
-    what was learnt when, and by whom.
+    """List the commits of a branch, newest first, with author, message and numbers of changed
+    documents.
     """
     here, ws = call.standing(), call.ws
     wanted = made_between(_moment("since", since), _moment("until", until, end=True))
@@ -167,15 +167,15 @@ def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | No
         ) from None
 
 
-@tool("R")
+@tool("R", title="Show commit")
 def dolt_show(
     call: Call,
     *,
-    commit: Annotated[str, Given("hash or its first characters, HEAD, HEAD~1, branch, tag")],
-    include_diff: bool = False,
-    diff_limit: Annotated[int, Given("documents with texts", low=1, high=100, clamped=True)] = 10,
+    commit: Annotated[str, Given("hash, branch, tag or HEAD~1")],
+    include_diff: Annotated[bool, Given("also show the texts")] = False,
+    diff_limit: Annotated[int, Given("maximum number of documents with texts", low=1, high=100, clamped=True)] = 10,
 ) -> results.DoltShowResult:
-    """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
+    """Show one commit: the documents that it changed and the branches that contain it."""
     here, ws = call.standing(), call.ws
     shown = results.CommitWithParent.of(info(ws.engine, revparse.tool_rev(ws, commit, here)))
     found = diff.changes(ws.engine, shown.parent, shown.revision)
@@ -205,18 +205,16 @@ def dolt_show(
     )
 
 
-@tool("R")
+@tool("R", title="Find commits")
 def dolt_find(
     call: Call,
     *,
-    query: Annotated[str, Given("the beginning of a hash, or a part of a message")],
-    search_type: Literal["all", "hash", "message"] = "all",
-    branch: Annotated[str, Given("default: all branches")] = "",
-    limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
+    query: Annotated[str, Given("start of a hash, or part of a message")],
+    search_type: Annotated[Literal["all", "hash", "message"], Given("where to search")] = "all",
+    branch: Annotated[str, Given("branch; default: all")] = "",
+    limit: Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)] = 10,
 ) -> results.DoltFindResult:
-    """Find commits of the knowledge base by the beginning of a hash, or by words of their
-    messages.
-    """
+    """Find commits of the knowledge base by the start of a hash or by part of a message."""
     here, ws = call.standing(), call.ws
     heads = {**branches.heads_by_name(ws, here), "HEAD": here.revision}
     if branch:

@@ -11,7 +11,7 @@ from vmrag_link.ops.links import link
 from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport import address
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
@@ -24,18 +24,16 @@ class LinkedCommit(DerivedRecord, frozen=True):
     bidirectional: Bidirectional
 
 
-@tool("VF")
+@tool("VF", title="Link git commit")
 def dolt_link_git(
     call: Call,
     *,
-    git_repo_path: Annotated[str, Given("in the work tree")] = ".",
-    git_commit: Annotated[str, Given(ref=True)] = "HEAD",
-    bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
-    link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
+    git_repo_path: Annotated[str, Given("folder in the work tree")] = ".",
+    git_commit: Ref = "HEAD",
+    bidirectional: Annotated[bool, Given("also write and stage link_file")] = False,
+    link_file: Annotated[str, Given("path of the link file, NAME.dolt-version")] = PIN_NAME,
 ) -> ToolAnswer[LinkedCommit]:
-    """Record which commit of the knowledge base belongs to a git commit; a second time replaces
-    that.
-    """
+    """Link a git commit to the current commit of the knowledge base. Replaces an earlier link."""
     report = link.link(
         call.ws,
         git_repo_path=_require_allowed(call, git_repo_path),

@@ -7,13 +7,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import plural
-from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.branches import merge_branches as merging
 from vmrag_link.ops.branches.merge_branches import BulkReport, resolve_bulk
 from vmrag_link.ops.history import log
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
-from vmrag_mcp.arguments import Given, QueryText
+from vmrag_mcp.arguments import IF_UNCOMMITTED, MESSAGE, Given, Message
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
@@ -57,17 +56,19 @@ _TYPES = {"uncommitted": "merge"}
 def merge_branch(
     call: Call,
     *,
-    source: Annotated[str, Given(aliases=("source_branch",))],
-    target: Annotated[str | None, Given("default: the current branch", aliases=("target_branch",))] = None,
-    message: Annotated[str | None, Given(longest=LONGEST_QUERY)] = None,
+    source: Annotated[str, Given("branch to merge such as feature/api", aliases=("source_branch",))],
+    target: Annotated[
+        str | None, Given("branch to merge into; default: the current one", aliases=("target_branch",))
+    ] = None,
+    message: Annotated[str | None, MESSAGE] = None,
     on_conflict: Annotated[
         Literal["keep", "abort", "ours", "theirs"],
         Given("keep leaves the merge open; abort changes nothing; ours and theirs take a side"),
     ] = "keep",
-    if_uncommitted: Annotated[Literal["abort", "commit_first", "reset_first"], Given("reset_first discards")] = "abort",
-    preview: Annotated[bool, Given("only say what would be")] = False,
+    if_uncommitted: Annotated[Literal["abort", "commit_first", "reset_first"], Given(IF_UNCOMMITTED)] = "abort",
+    preview: Annotated[bool, Given("only report what would change")] = False,
 ) -> MergeBranchResult:
-    """Merge a branch of the knowledge base into another. Conflicts wait for resolve_conflicts."""
+    """Merge a branch of the knowledge base into another. resolve_conflicts resolves conflicts."""
     if preview:
         would = merging.preview(call.ws, source, target=target)
         what = (
@@ -119,14 +120,16 @@ def resolve_conflicts(
     call: Call,
     *,
     table: Annotated[str, Given("documents, a collection, or all")],
-    strategy: Annotated[Literal["ours", "theirs"], Given(spelled={"--ours": "ours", "--theirs": "theirs"})],
-    doc_ids: Annotated[list[str] | None, Given("only these")] = None,
-    commit: Annotated[bool, Given("close the merge if nothing is left")] = False,
-    message: QueryText = "Resolved merge conflicts",
+    strategy: Annotated[
+        Literal["ours", "theirs"], Given("side to keep", spelled={"--ours": "ours", "--theirs": "theirs"})
+    ],
+    doc_ids: Annotated[list[str] | None, Given("ids of documents; default: all")] = None,
+    commit: Annotated[bool, Given("close the merge if no conflict is left")] = False,
+    message: Message = "Resolved merge conflicts",
 ) -> ResolveConflictsResult:
-    """Decide about conflicts; ours is the branch merged into.
+    """Resolve conflicts with one side; ours is the branch merged into.
 
-    To mend one by hand: update the document, then ours for it.
+    To combine both sides, update the document, then keep ours.
     """
     report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
     outcome.warn(call, pending=report.pending, staged=report.staged)

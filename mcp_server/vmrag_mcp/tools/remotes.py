@@ -13,7 +13,7 @@ from vmrag_link.ops.publish import push
 from vmrag_link.ops.remotes import fetch
 from vmrag_link.ops.remotes.fetch import BranchFetched
 from vmrag_link.ops.setup import bootstrap
-from vmrag_mcp.arguments import Given, QueryText
+from vmrag_mcp.arguments import IF_UNCOMMITTED, Given, Message
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
@@ -156,22 +156,20 @@ ORIGIN = "origin"
 
 Remote = Annotated[
     str,
-    Given(
-        "a git remote, or a URL that the user agreed to; left out: the knowledge base's own", address=True, omitted=""
-    ),
+    Given("git remote, or URL that the user agreed to; default: the knowledge base's", address=True, omitted=""),
 ]
 
 
-@tool("WVN", founds=True)
+@tool("WVN", title="Create knowledge base", founds=True)
 def dolt_init(
     call: Call,
     *,
-    remote_url: Annotated[str, Given("is not contacted; a URL that the user agreed to", address=True)] = "",
-    initial_branch: Annotated[str, Given("default: the git branch's name")] = "",
-    import_existing: Annotated[bool, Given("the Chroma store that CHROMA_DATA_DIR names")] = True,
-    commit_message: QueryText = "Initial import from ChromaDB",
+    remote_url: Annotated[str, Given("URL that the user agreed to; it is not contacted", address=True)] = "",
+    initial_branch: Annotated[str, Given("name of the branch; default: git's")] = "",
+    import_existing: Annotated[bool, Given("import the Chroma store in CHROMA_DATA_DIR")] = True,
+    commit_message: Message = "Initial import from ChromaDB",
 ) -> DoltInitResult:
-    """Start a knowledge base in this git repository, where there is none and none is pinned."""
+    """Create a knowledge base in this git repository if it has none and pins none."""
     done = bootstrap.found(
         call.ws,
         url=remote_url or None,
@@ -207,16 +205,16 @@ def dolt_init(
     )
 
 
-@tool("WVN", founds=True, includes=("dolt_fetch",))
+@tool("WVN", title="Clone knowledge base", founds=True, includes=("dolt_fetch",))
 def dolt_clone(
     call: Call,
     *,
-    remote_url: Annotated[str, Given("a git remote, or a URL that the user agreed to", address=True)],
-    branch: str = "",
-    commit: Annotated[str, Given("wins over branch")] = "",
+    remote_url: Annotated[str, Given("git remote, or URL that the user agreed to", address=True)],
+    branch: Annotated[str, Given("branch to check out")] = "",
+    commit: Annotated[str, Given("commit to check out instead")] = "",
 ) -> DoltCloneResult:
-    """Fetch a knowledge base into this git repository, and index it. One that is pinned comes
-    by itself, unless its address needs the user's consent.
+    """Fetch a knowledge base into this git repository and index it. A pinned one is fetched
+    automatically, unless its URL needs the user's consent.
     """
     done = bootstrap.found_from(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
@@ -231,13 +229,11 @@ def dolt_clone(
     )
 
 
-@tool("VN", idempotent=True)
+@tool("VN", title="Fetch commits", idempotent=True)
 def dolt_fetch(
-    call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
+    call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("branch; default: all")] = ""
 ) -> DoltFetchResult:
-    """Fetch the commits of a remote, to see what others did. Documents and branches here stay
-    as they are.
-    """
+    """Fetch new commits of a remote. Local documents and branches do not change."""
     done = fetch.fetch_branches(call.ws, _remote_name(call, remote), branch=branch or None)
     message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
     return DoltFetchResult(
@@ -248,18 +244,18 @@ def dolt_fetch(
     )
 
 
-@tool("WVND", includes=("dolt_fetch", "merge_branch"), by_argument=CLEARING)
+@tool("WVND", title="Pull commits", includes=("dolt_fetch", "merge_branch"), by_argument=CLEARING)
 def dolt_pull(
     call: Call,
     *,
     remote: Remote = ORIGIN,
-    branch: Annotated[str, Given("of the remote; default: what the upstream of the git branch pins")] = "",
+    branch: Annotated[str, Given("branch of the remote; default: what the upstream git branch pins")] = "",
     if_uncommitted: Annotated[
-        Literal["abort", "commit_first", "reset_first", "stash"], Given("reset_first discards")
+        Literal["abort", "commit_first", "reset_first", "stash"], Given(IF_UNCOMMITTED)
     ] = "abort",
-    commit_message: QueryText = "Auto-commit before pull",
+    commit_message: Message = "Auto-commit before pull",
 ) -> DoltPullResult:
-    """Fetch, and merge what others have added to the branch."""
+    """Fetch new commits of a remote and merge them into the current branch."""
     done = pull.pull_and_clear(
         call.ws, _remote_name(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
@@ -289,18 +285,16 @@ def dolt_pull(
     )
 
 
-@tool("VND")
+@tool("VND", title="Push commits")
 def dolt_push(
     call: Call,
     *,
     remote: Remote = ORIGIN,
-    branch: Annotated[str, Given("default: the current one")] = "",
-    set_upstream: bool = True,  # noqa: ARG001  see below
-    force: bool = False,
+    branch: Annotated[str, Given("branch; default: the current one")] = "",
+    set_upstream: Annotated[bool, Given("accepted without effect")] = True,  # noqa: ARG001  see below
+    force: Annotated[bool, Given("replace commits of the remote")] = False,
 ) -> DoltPushResult:
-    """Push what is committed, so that others get it. A branch's upstream is always the remote's
-    of the same name, whatever set_upstream is.
-    """
+    """Push committed documents to a remote, into the branch of the same name."""
     done = push.push_branch(call.ws, _remote_name(call, remote), branch=branch or None, force=force)
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")

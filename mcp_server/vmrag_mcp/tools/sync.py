@@ -64,14 +64,14 @@ class Resynced(Synced, frozen=True):
     seconds: float
 
 
-@tool("W", alias_of="sync_all")
+@tool("W", title="Update collection index", alias_of="sync_all")
 def sync_collection(
     call: Call,
     *,
     source_table: Annotated[str, Given(", ".join(TABLES))],
-    identifier: Annotated[str, Given("the collection, the project or the tool")],
+    identifier: Annotated[str, Given("name of the collection, project or tool")],
 ) -> ToolAnswer[Synced]:
-    """Bring the vector index of a collection up to date."""
+    """Update the vector index of a collection."""
     name = collections.collection_name(source_table, identifier)
     report = _synchronize_clone(call)
     row = report.of(call.ws, name)
@@ -80,10 +80,10 @@ def sync_collection(
     return ToolAnswer(row, message=_sync_message(row))
 
 
-@tool("W", idempotent=True)
+@tool("W", title="Update index", idempotent=True)
 def sync_all(call: Call) -> SyncAllResult:
-    """Bring the whole vector index up to date, or make it again if it is missing: after the
-    warning INDEX_PENDING.
+    """Update the whole vector index, or rebuild it if it is missing. Call it after the warning
+    INDEX_PENDING.
     """
     report = _synchronize_clone(call)
     whole = report.together
@@ -98,9 +98,9 @@ def sync_all(call: Call) -> SyncAllResult:
     )
 
 
-@tool("R")
+@tool("R", title="Show index status")
 def get_sync_status(call: Call) -> GetSyncStatusResult:
-    """Show for each collection whether the vector index is up to date; changes nothing."""
+    """Show for each collection whether the vector index is up to date."""
     call.stands(standing(call.ws))
     found = index_status.look(call.ws)
     rows = found.collections
@@ -118,11 +118,11 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
     )
 
 
-@tool("W", includes=("sync_all",))
-def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> ToolAnswer[Resynced]:
-    """Build the vector index again from nothing; searches go on meanwhile.
+@tool("W", title="Rebuild index", includes=("sync_all",))
+def force_full_resync(call: Call, *, collection: Annotated[str, Given("collection, or all")]) -> ToolAnswer[Resynced]:
+    """Rebuild the whole vector index while searches continue.
 
-    Seldom needed: sync_all finds what has changed.
+    Rarely needed: sync_all finds what changed.
     """
     started = time.monotonic()
     name = None

@@ -13,7 +13,7 @@ from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.branches import uncommitted as resetting
 from vmrag_link.ops.history import log
 from vmrag_link.ops.links import link as linking
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import IF_UNCOMMITTED, Given
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
@@ -83,20 +83,20 @@ class DoltResetResult(ToolResult, frozen=True):
     orphaned_commits: list[CommitSummary]
 
 
-Message = Annotated[str, Given(blank=True, longest=LONGEST_QUERY)]
-Carrying = Literal["abort", "commit_first", "reset_first", "carry"]
+Message = Annotated[str, Given("message of the commit", blank=True, longest=LONGEST_QUERY)]
+Carrying = Annotated[Literal["abort", "commit_first", "reset_first", "carry"], Given(IF_UNCOMMITTED)]
 
 
-@tool("VF", by_argument={"auto_link_git=true": "dolt_link_git"})
+@tool("VF", title="Commit documents", by_argument={"auto_link_git=true": "dolt_link_git"})
 def dolt_commit(
     call: Call,
     *,
     message: Message,
-    author: Annotated[str | None, Given("Name <mail>, or one of them; default: git's")] = None,
-    auto_link_git: Annotated[bool, Given("link git's HEAD to the commit")] = False,
+    author: Annotated[str | None, Given("author such as Ada <ada@example.org>; default: git's")] = None,
+    auto_link_git: Annotated[bool, Given("also link git's HEAD to the commit")] = False,
 ) -> DoltCommitResult:
-    """Commit all uncommitted documents, when what they say is settled, or close a resolved
-    merge. Stages the pin: commit that with git, together with the code it belongs to.
+    """Commit all uncommitted documents, or close a resolved merge. Stages the pin .dolt-version:
+    commit it with git, together with the code.
     """
     report = committing.commit(call.ws, message, author=author)
     result = commit_result(call, report)
@@ -128,18 +128,18 @@ def _link_to_git(call: Call) -> LinkedCommit | None:
     return LinkedCommit.of(report)
 
 
-@tool("WVD", by_argument={"create_branch=true": "create_branch", **CLEARING})
+@tool("WVD", title="Switch branch", by_argument={"create_branch=true": "create_branch", **CLEARING})
 def dolt_checkout(
     call: Call,
     *,
-    target: Annotated[str, Given("branch, tag, hash, HEAD~3, origin/x")],
-    create_branch: bool = False,
-    from_: Annotated[str | None, Given("where the new branch starts; default: HEAD", wire="from")] = None,
-    if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
-    commit_message: Annotated[str | None, Given("for commit_first", longest=LONGEST_QUERY)] = None,
+    target: Annotated[str, Given("branch, tag or hash such as origin/main")],
+    create_branch: Annotated[bool, Given("create the branch target")] = False,
+    from_: Annotated[str | None, Given("start of the new branch; default: HEAD", wire="from")] = None,
+    if_uncommitted: Carrying = "abort",
+    commit_message: Annotated[str | None, Given("message for commit_first", longest=LONGEST_QUERY)] = None,
 ) -> DoltCheckoutResult:
-    """Go to another branch of the knowledge base, or read a commit. The pin changes and is
-    staged; git's branch stays. Not needed after git checkout: every call follows that.
+    """Switch the knowledge base to another branch or to a commit. Changes and stages the pin;
+    git's branch stays. Not needed after git checkout.
     """
     if from_ is not None and not create_branch:
         call.warn("IGNORED_SETTING", "from means nothing without create_branch.")
@@ -160,16 +160,14 @@ def dolt_checkout(
     )
 
 
-@tool("WVD")
+@tool("WVD", title="Reset branch")
 def dolt_reset(
     call: Call,
     *,
-    target: Annotated[str, Given("hash, HEAD~1, branch, origin/main")] = "HEAD",
-    confirm_discard: Annotated[bool, Given("must be true with uncommitted changes or an open merge")] = False,
+    target: Annotated[str, Given("branch, tag or hash such as HEAD~1")] = "HEAD",
+    confirm_discard: Annotated[bool, Given("true to discard uncommitted documents or an open merge")] = False,
 ) -> DoltResetResult:
-    """Take the branch back to a commit, to undo. Discards uncommitted changes and gives up an
-    open merge.
-    """
+    """Move the branch back to a commit. Discards uncommitted documents and aborts an open merge."""
     report = resetting.reset(call.ws, target, confirmed=confirm_discard)
     outcome.warn(call, pending=report.pending, staged=report.staged)
     left = f"; on no branch any more: {plural(len(report.orphaned), 'commit')}" if report.orphaned else ""

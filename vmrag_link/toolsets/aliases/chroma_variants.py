@@ -11,7 +11,17 @@ from vmrag_link.ops.documents.remove import Removal
 from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.aliases import chroma_variants_results as results
-from vmrag_mcp.arguments import Given, LongText
+from vmrag_mcp.arguments import (
+    DOCUMENTS,
+    FILTER,
+    METADATA,
+    RESULTS,
+    TEXT_FILTER,
+    CollectionName,
+    Given,
+    LongText,
+    Offset,
+)
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
@@ -26,24 +36,22 @@ ALL_DOCUMENTS = 5_000
 ALL_CHARACTERS = 2_000_000
 """Where getting all documents stops, unless a limit is given."""
 
-Id = Annotated[str, Given("of a document or chunk", wire="id")]
-OwnId = Annotated[str, Given(wire="id")]
-Metadata = Annotated[dict[str, Any], Given('e.g. {"team": "core", "year": 2025}')]
-Filter = Annotated[dict[str, Any], Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
-TextFilter = Annotated[dict[str, Any], Given('on texts, e.g. {"$contains": "TLS"}')]
-Matches = Annotated[int, Given(low=1, high=100, clamped=True)]
-Limit = Annotated[int, Given("0: all", low=0)]
-Offset = Annotated[int, Given(low=0)]
-Follow = Annotated[bool, Given("false: the index follows when it is needed next")]
-Deprecated = Annotated[Parts, Given("deprecated")]
+Id = Annotated[str, Given("id of the document or chunk", wire="id")]
+OwnId = Annotated[str, Given("id of the document", wire="id")]
+Metadata = Annotated[dict[str, Any], Given(METADATA)]
+Filter = Annotated[dict[str, Any], FILTER]
+TextFilter = Annotated[dict[str, Any], TEXT_FILTER]
+Matches = Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)]
+Limit = Annotated[int, Given(f"{DOCUMENTS}; 0 for all", low=0)]
+Follow = Annotated[bool, Given("false: update the index later")]
 
 
 # -- collections
 
 
 @tool("R", of_files=True, alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
-def chroma_get_collection(call: Call, *, collection_name: str) -> results.ChromaGetCollectionResult:
-    """Show a collection with its first documents."""
+def chroma_get_collection(call: Call, *, collection_name: CollectionName) -> results.ChromaGetCollectionResult:
+    """Show a collection and its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
     found = documents.chroma_peek_collection(call, collection_name=info.name, limit=SAMPLE)
     hnsw = {key: value for key, value in info.metadata.items() if key.startswith("hnsw:")}
@@ -64,9 +72,12 @@ def chroma_get_collection(call: Call, *, collection_name: str) -> results.Chroma
 
 @tool("W", alias_of="chroma_modify_collection", includes=("chroma_get_collection",))
 def chroma_rename_collection(
-    call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
+    call: Call,
+    *,
+    collection_name: CollectionName,
+    new_name: Annotated[str, Given("new name such as handbook", blank=True)],
 ) -> results.ChromaGetCollectionResult:
-    """Rename a collection; documents and vectors stay."""
+    """Rename a collection. Its documents and vectors stay."""
     stores.require_stored(call.ws, collection_name)
     renamed = modify(call.ws, collection_name, new_name=new_name)
     call.pending(renamed.pending)
@@ -78,39 +89,44 @@ def chroma_rename_collection(
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document(
-    call: Call, *, collection_name: str, document: LongText, increment_index: Follow = True
+    call: Call, *, collection_name: CollectionName, document: LongText, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
-    """Add one document under a new id."""
+    """Store one document under a generated id."""
     return _added(call, collection_name, New(document), follow=increment_index)
 
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_id(
-    call: Call, *, collection_name: str, document: LongText, doc_id: OwnId, increment_index: Follow = True
+    call: Call, *, collection_name: CollectionName, document: LongText, doc_id: OwnId, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
-    """Add one document under an id of its own."""
+    """Store one document under a given id."""
     return _added(call, collection_name, New(document, doc_id), follow=increment_index)
 
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_metadata(
-    call: Call, *, collection_name: str, document: LongText, metadata: Metadata, increment_index: Follow = True
+    call: Call,
+    *,
+    collection_name: CollectionName,
+    document: LongText,
+    metadata: Metadata,
+    increment_index: Follow = True,
 ) -> results.ChromaAddDocumentResult:
-    """Add one document with metadata under a new id."""
+    """Store one document with metadata under a generated id."""
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
 
 
-@tool("W", of_files=True, alias_of="chroma_add_documents")
+@tool("W", title="Add complete document", of_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_id_and_metadata(
     call: Call,
     *,
-    collection_name: str,
+    collection_name: CollectionName,
     document: LongText,
     doc_id: OwnId,
     metadata: Metadata,
     increment_index: Follow = True,
 ) -> results.ChromaAddDocumentResult:
-    """Add one document with metadata under an id of its own."""
+    """Store one document with metadata under a given id."""
     return _added(call, collection_name, New(document, doc_id, metadata), follow=increment_index)
 
 
@@ -128,22 +144,27 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> results.ChromaAd
 # -- asking and getting
 
 
-@tool("R", of_files=True, alias_of="chroma_query_documents")
+@tool("R", title="Query by metadata", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_where_filter(
-    call: Call, *, collection_name: str, query_texts: Queries, where: Filter, n_results: Matches = 10
+    call: Call, *, collection_name: CollectionName, query_texts: Queries, where: Filter, n_results: Matches = 10
 ) -> results.FilteredQueryResult:
-    """Search the chunks of a collection whose metadata fits."""
+    """Search the chunks of a collection whose metadata matches a filter."""
     found = documents.chroma_query_documents(
         call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, mode="vector", where=where
     )
     return _filtered(found)
 
 
-@tool("R", of_files=True, alias_of="chroma_query_documents")
+@tool("R", title="Query by text", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_document_filter(
-    call: Call, *, collection_name: str, query_texts: Queries, where_document: TextFilter, n_results: Matches = 10
+    call: Call,
+    *,
+    collection_name: CollectionName,
+    query_texts: Queries,
+    where_document: TextFilter,
+    n_results: Matches = 10,
 ) -> results.FilteredQueryResult:
-    """Search the chunks of a collection whose text fits."""
+    """Search the chunks of a collection whose text matches a filter."""
     found = documents.chroma_query_documents(
         call,
         collection_name=collection_name,
@@ -171,39 +192,42 @@ def _match(each: QueryMatch) -> results.FilteredMatch:
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_by_ids(
-    call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
+    call: Call,
+    *,
+    collection_name: CollectionName,
+    ids: Annotated[list[str], Given("ids of documents or chunks", least=1)],
 ) -> results.ChromaGetDocumentsByIdsResult:
-    """Get whole documents, or chunks, by their ids."""
+    """Read whole documents or chunks by their ids."""
     page = paged(call, collection_name, Selection(ids), PageRequest())
     return results.ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
 
 
-@tool("R", of_files=True, alias_of="chroma_get_documents")
+@tool("R", title="Get by metadata", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_with_where_filter(
     call: Call,
     *,
-    collection_name: str,
+    collection_name: CollectionName,
     where: Filter,
     limit: Limit = 0,
     offset: Offset = 0,
-    include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
+    include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.DocumentsResult:
-    """Get the whole documents whose metadata fits."""
+    """Read the documents whose metadata matches a filter."""
     page = paged(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
     return results.DocumentsResult(**_columns(page, include))
 
 
-@tool("R", of_files=True, alias_of="chroma_get_documents")
+@tool("R", title="Get by text", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_with_document_filter(
     call: Call,
     *,
-    collection_name: str,
+    collection_name: CollectionName,
     where_document: TextFilter,
     limit: Limit = 0,
     offset: Offset = 0,
-    include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
+    include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.DocumentsResult:
-    """Get the whole documents whose text fits."""
+    """Read the documents whose text matches a filter."""
     page = paged(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
     return results.DocumentsResult(**_columns(page, include))
 
@@ -212,12 +236,12 @@ def chroma_get_documents_with_document_filter(
 def chroma_get_all_documents(
     call: Call,
     *,
-    collection_name: str,
-    limit: Annotated[int, Given("0: as many as fit", low=0)] = 0,
+    collection_name: CollectionName,
+    limit: Annotated[int, Given(f"{DOCUMENTS}; 0 for as many as fit", low=0)] = 0,
     offset: Offset = 0,
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.ChromaGetAllDocumentsResult:
-    """Get the whole documents of a collection, page by page."""
+    """Read all documents of a collection, page by page."""
     wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
     page = paged(call, collection_name, Selection(), wanted)
     fields = _columns(page, include) | {"message": documents.told(page, offset)}
@@ -245,17 +269,17 @@ def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 
 @tool("W", of_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_content(
-    call: Call, *, collection_name: str, doc_id: Id, document: LongText
+    call: Call, *, collection_name: CollectionName, doc_id: Id, document: LongText
 ) -> results.ChromaUpdateDocumentResult:
-    """Change a document's text; its metadata stays."""
+    """Replace the text of a document. Its metadata stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
 @tool("W", of_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_metadata(
-    call: Call, *, collection_name: str, doc_id: Id, metadata: Metadata
+    call: Call, *, collection_name: CollectionName, doc_id: Id, metadata: Metadata
 ) -> results.ChromaUpdateDocumentResult:
-    """Replace a document's metadata; its text stays."""
+    """Replace the metadata of a document. Its text stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
 
 
@@ -270,9 +294,9 @@ def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpd
 
 @tool("WD", of_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_document_by_id(
-    call: Call, *, collection_name: str, doc_id: Id
+    call: Call, *, collection_name: CollectionName, doc_id: Id
 ) -> results.ChromaDeleteDocumentByIdResult:
-    """Delete one document."""
+    """Delete one document by its id."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
     return results.ChromaDeleteDocumentByIdResult(
         status="success",
@@ -282,20 +306,20 @@ def chroma_delete_document_by_id(
     )
 
 
-@tool("WD", of_files=True, alias_of="chroma_delete_documents")
+@tool("WD", title="Delete by metadata", of_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_where_filter(
-    call: Call, *, collection_name: str, where: Filter
+    call: Call, *, collection_name: CollectionName, where: Filter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
-    """Delete the documents whose metadata fits."""
+    """Delete the documents whose metadata matches a filter."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
     return _deleted(done, where)
 
 
-@tool("WD", of_files=True, alias_of="chroma_delete_documents")
+@tool("WD", title="Delete by text", of_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_document_filter(
-    call: Call, *, collection_name: str, where_document: TextFilter
+    call: Call, *, collection_name: CollectionName, where_document: TextFilter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
-    """Delete the documents whose text fits."""
+    """Delete the documents whose text matches a filter."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
     return _deleted(done, where_document)
 

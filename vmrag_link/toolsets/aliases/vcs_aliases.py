@@ -13,7 +13,7 @@ from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.branches.switch import BranchPlace
 from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.ops.status import kb_status
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import RESULTS, Given
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
@@ -46,11 +46,11 @@ class GetLogResult(ToolResult, frozen=True):
     commits: list[CommitWithStats]
 
 
-@tool("VF", alias_of="dolt_commit")
+@tool("VF", title="Commit documents", alias_of="dolt_commit")
 def commit(
-    call: Call, *, message: Message, sync: Annotated[bool, Given("bring the index up to date")] = True
+    call: Call, *, message: Message, sync: Annotated[bool, Given("also update the index")] = True
 ) -> CommitAliasResult:
-    """Commit all uncommitted documents. The same as dolt_commit."""
+    """Commit all uncommitted documents. Like dolt_commit."""
     report = committing.commit(call.ws, message, follow=sync)
     chunks = committing.chunks(call.ws, report)
     changes = report.changes
@@ -63,9 +63,12 @@ def commit(
 
 @tool("V", includes=("dolt_checkout",))
 def create_branch(
-    call: Call, *, name: str, from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD"
+    call: Call,
+    *,
+    name: Annotated[str, Given("name of the branch such as feature/api")],
+    from_: Annotated[str, Given("start of the branch such as main", wire="from")] = "HEAD",
 ) -> ToolAnswer[BranchPlace]:
-    """Make a branch of the knowledge base, and stay on the current one."""
+    """Create a branch of the knowledge base without switching to it."""
     made = switching.create_branch(call.ws, name, from_)
     return ToolAnswer(made, message=f"Made the branch {name!r} at {made.commit[:7]}.")
 
@@ -74,11 +77,11 @@ def create_branch(
 def switch_branch(
     call: Call,
     *,
-    branch: Annotated[str, Given(aliases=("name",))],
-    create: bool = False,
-    if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
+    branch: Annotated[str, Given("branch such as feature/api", aliases=("name",))],
+    create: Annotated[bool, Given("create the branch")] = False,
+    if_uncommitted: Carrying = "abort",
 ) -> DoltCheckoutResult:
-    """Go to another branch of the knowledge base. The same as dolt_checkout."""
+    """Switch to another branch of the knowledge base. Like dolt_checkout."""
     return working.dolt_checkout(call, target=branch, create_branch=create, if_uncommitted=if_uncommitted)
 
 
@@ -86,10 +89,10 @@ def switch_branch(
 def delete_branch(
     call: Call,
     *,
-    branch: Annotated[str, Given(aliases=("name",))],
-    force: Annotated[bool, Given("also one that no other branch holds, and its uncommitted documents")] = False,
+    branch: Annotated[str, Given("branch such as feature/api", aliases=("name",))],
+    force: Annotated[bool, Given("also delete an unmerged branch and its uncommitted documents")] = False,
 ) -> ToolAnswer[BranchPlace]:
-    """Delete a branch of the knowledge base here, after it was merged. The remote keeps its own."""
+    """Delete a local branch of the knowledge base that was merged. The remote keeps its branch."""
     done = switching.delete_branch(call.ws, branch, force=force)
     back = call.tail(f"create_branch with from={done.commit} brings it back")
     return ToolAnswer(done, message=f"Deleted {done.branch!r}, which stood at {done.commit[:7]}{back}.")
@@ -97,9 +100,7 @@ def delete_branch(
 
 @tool("R", alias_of="dolt_status")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
-    """Show where the knowledge base stands, and its branches; asks no remote. Else as
-    dolt_status.
-    """
+    """Show the state of the knowledge base and its local branches, without network."""
     changes, remote = history.uncommitted(call), upstream(call.ws)
     connected = kb_status.known(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
@@ -111,8 +112,8 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
     return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 
 
-@tool("R", alias_of="dolt_commits")
-def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> GetLogResult:
-    """List the commits of the current branch, newest first. Of other branches: dolt_commits."""
+@tool("R", title="List commits", alias_of="dolt_commits")
+def get_log(call: Call, *, limit: Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)] = 20) -> GetLogResult:
+    """List the commits of the current branch, newest first. dolt_commits lists other branches."""
     found = history.dolt_commits(call, limit=limit)
     return GetLogResult(found.commits, message=found.message)

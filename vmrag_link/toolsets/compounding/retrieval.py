@@ -36,35 +36,41 @@ from vmrag_link.toolsets.compounding.search import (
 from vmrag_link.workspace import View, Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
 
-DocTypes = Annotated[Sequence[str], Meta(description="left out: all")]
+Question = Annotated[str, Meta(description="question or words to search for", max_length=LONGEST_QUERY)]
+DocTypes = Annotated[Sequence[str], Meta(description="types of documents; default: all")]
 Limit = Annotated[
-    int | None, Meta(description="left out: as the project says, else 10", ge=1, le=100, extra={"clamped": True})
+    int | None,
+    Meta(
+        description="maximum number of documents; default: from the project",
+        ge=1,
+        le=100,
+        extra={"clamped": True},
+    ),
 ]
 Sources = Annotated[
-    int | None, Meta(description="left out: as the project says, else 3", ge=1, le=100, extra={"clamped": True})
+    int | None,
+    Meta(description="maximum number of sources; default: from the project", ge=1, le=100, extra={"clamped": True}),
 ]
-Relevance = Annotated[
-    float | None, Meta(description="left out: as the project says, else what suits the embeddings", ge=0, le=1)
-]
+Relevance = Annotated[float | None, Meta(description="lowest relevance; default: from the project", ge=0, le=1)]
 
 
 class AnswerRequest(Record, frozen=True):
     """`include_critical`: whether critical documents come first, near or not."""
 
-    query: Annotated[str, Meta(max_length=LONGEST_QUERY)]
+    query: Question
     doc_types: DocTypes = ()
     max_sources: Sources = None
     min_relevance_score: Relevance = None
-    min_promotion_level: Level = LEVELS[0]
-    include_critical: bool = True
+    min_promotion_level: Annotated[Level, Meta(description="lowest level")] = LEVELS[0]
+    include_critical: Annotated[bool, Meta(description="put critical documents first")] = True
 
 
 class SearchRequest(Record, frozen=True):
-    query: Annotated[str, Meta(max_length=LONGEST_QUERY)]
+    query: Question
     doc_types: DocTypes = ()
     limit: Limit = None
     min_relevance_score: Relevance = None
-    promotion_levels: Annotated[Sequence[Level], Meta(description="left out: all")] = ()
+    promotion_levels: Annotated[Sequence[Level], Meta(description="levels; default: all")] = ()
 
 
 def semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Found:

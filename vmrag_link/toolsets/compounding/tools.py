@@ -18,18 +18,18 @@ from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
 
-Path = Annotated[str, Given("in the project's folder of documents")]
+Path = Annotated[str, Given("file in the project's folder of documents")]
 
 
 @tool("W", idempotent=True, on_read_only=True)
 def activate_project(
     call: Call,
     *,
-    config_path: Annotated[str, Given(f"absolute: …/{CONFIG}")],
-    branch_name: Annotated[str, Given("git's current branch; none is switched")],
+    config_path: Annotated[str, Given(f"absolute path of {CONFIG}")],
+    branch_name: Annotated[str, Given("git's current branch such as main")],
 ) -> results.ActivateProjectResult:
-    """Make a project's documents, Markdown files with front matter, the ones that the other
-    tools of this toolset work on; takes in what changed. Call it first.
+    """Activate a project, whose Markdown files with front matter the other tools of this toolset
+    search. Indexes changed files. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
     done = external.activate(call.ws, active, branch_name)
@@ -56,10 +56,10 @@ def activate_project(
     )
 
 
-@tool("RN")
+@tool("RN", title="Answer question")
 @fields_as_keywords
 def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
-    """Answer a question from the project's documents, with citations. Without a language model
+    """Answer a question from the project's documents, with citations. Without a language model,
     the answer quotes the nearest sentences.
     """
     project = _project(call)
@@ -87,9 +87,7 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
 @tool("R")
 @fields_as_keywords
 def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearchResult:
-    """Find the project's documents nearest to a text, one entry a document: to read them, where
-    an answer is not enough.
-    """
+    """Find the project's documents that are nearest to a text, one result for each document."""
     found = retrieval.semantic(call.ws, _project(call), request)
     call.stands(found.standing)
     hits = []
@@ -116,7 +114,7 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
 
 @tool("W", idempotent=True)
 def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
-    """Read one file of the project again and take it in, changed or not."""
+    """Index one file of the project again, even if it did not change."""
     active, project = _active(call)
     place = ask.find_file(project, path)
     if place.external:
@@ -137,9 +135,9 @@ def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
     )
 
 
-@tool("R")
+@tool("R", title="List document types")
 def list_doc_types(call: Call) -> results.ListDocTypesResult:
-    """List the types of the project's documents, their folders, and how many there are of each."""
+    """List the types of the project's documents with folders and numbers of documents."""
     project = _project(call)
     types, total = external.count_documents(call.ws, call.standing().at, project)
     return results.ListDocTypesResult(
@@ -151,7 +149,7 @@ def list_doc_types(call: Call) -> results.ListDocTypesResult:
 def search_external_docs(
     call: Call, *, query: QueryText, limit: Limit = None, min_relevance_score: Relevance = None
 ) -> results.SearchExternalDocsResult:
-    """Find files of the project's other documentation nearest to a text."""
+    """Find files of the project's external documentation that are nearest to a text."""
     active, project = _active(call)
     most = project.config.semantic_search.default_limit if limit is None else limit
     found = external.nearest(call.ws, active, project, query, use=Use.EXTERNAL, least=min_relevance_score, limit=most)
@@ -173,11 +171,11 @@ def search_external_docs(
     )
 
 
-@tool("RN")
+@tool("RN", title="Answer from external docs")
 def rag_query_external(
     call: Call, *, query: QueryText, max_sources: Sources = None, min_relevance_score: Relevance = None
 ) -> results.RagQueryExternalResult:
-    """Answer a question from the project's other documentation, with citations."""
+    """Answer a question from the project's external documentation, with citations."""
     active, project = _active(call)
     done = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
     call.stands(done.found.standing)
@@ -192,19 +190,16 @@ def rag_query_external(
     )
 
 
-@tool("WVD", includes=("chroma_delete_documents",))
+@tool("WVD", title="Delete project documents", includes=("chroma_delete_documents",))
 def delete_documents(
     call: Call,
     *,
-    project_name: str,
-    branch_name: Annotated[str | None, Given("left out: all local branches")] = None,
-    path_hash: Annotated[str | None, Given("left out: any")] = None,
-    dry_run: bool = False,
+    project_name: Annotated[str, Given("name of the project")],
+    branch_name: Annotated[str | None, Given("branch; default: all local branches")] = None,
+    path_hash: Annotated[str | None, Given("hash of the project's path; default: any")] = None,
+    dry_run: Annotated[bool, Given("only count the documents")] = False,
 ) -> results.DeleteDocumentsResult:
-    """Delete everything that was taken in of a whole project, on one branch or on all; no
-    files. Single documents of a collection: chroma_delete_documents. Of a library, or logs:
-    delete_document.
-    """
+    """Delete all stored documents of a project, on one branch or on all. Its files stay."""
     project = _required(call).load(call.ws)
     matches = path_hash in (None, project.path_hash)
     done = changes.remove(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
@@ -233,9 +228,9 @@ def delete_documents(
 
 @tool("WF", idempotent=True)
 def update_promotion_level(
-    call: Call, *, document_path: Path, promotion_level: Level
+    call: Call, *, document_path: Path, promotion_level: Annotated[Level, Given("new level")]
 ) -> results.UpdatePromotionLevelResult:
-    """Say how much a document counts, in its file and in the index; the file is changed."""
+    """Set the promotion level of a document, in its file and in the index."""
     active, project = _active(call)
     place = ask.find_file(project, document_path)
     if place.external:

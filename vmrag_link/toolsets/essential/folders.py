@@ -7,6 +7,8 @@ import posixpath
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from vmrag_link.errors import NotInitialized, PinMissing
+from vmrag_link.git import plumbing
 from vmrag_link.git.beside import fields
 from vmrag_link.git.raw_changes import MOST_FILES
 from vmrag_link.ops.history import known
@@ -31,7 +33,7 @@ def find(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     The lines from `first` on have titles. Raises `GitReferenceMissing`.
     """
     folder = posixpath.normpath(name).lstrip("/") or "."
-    place = known.named(ws, ref) if ref else known.working(ws)
+    place = _look_up_place(ws, ref)
     names = KnownNames(ws, place)
     paths = _file_paths(place)
     headers = {header.key: header for header in names.rows.headers(names.places[0])}
@@ -46,7 +48,15 @@ def find(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     keys = (rows[row] for row in shown[max(first, 1) - 1 :][:MOST_TITLES])
     titles |= _read_titles(place, (key for key in keys if key in paths))
     lines = [_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
-    return Text(f"{folder}/", "\n".join(lines), here(ws), commit=place.code if ref else "")
+    commit = place.code if ref else ""
+    return Text(name=f"{folder}/", content="\n".join(lines), above=0, standing=here(ws), commit=commit)
+
+
+def _look_up_place(ws: Workspace, ref: str) -> KnownPlace:
+    try:
+        return known.named(ws, ref) if ref else known.working(ws)
+    except (NotInitialized, PinMissing):  # git tracks files anyway
+        return KnownPlace(None, code=plumbing.resolve(ws.places, ref) if ref else "")
 
 
 def _file_paths(place: KnownPlace) -> dict[Key, str]:

@@ -63,6 +63,7 @@ _MOST_FOLDERS = 5
 
 @tool(
     "R",
+    title="Show history",
     of_files=True,
     of_git=True,
     includes=("dolt_commits", "dolt_show", "get_diff"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid, plural
+from vmrag_link.errors import CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid, plural
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import Narrowed, Pattern
@@ -20,13 +20,15 @@ from vmrag_link.toolsets.essential import folders, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
 from vmrag_link.workspace import Workspace
-from vmrag_mcp.arguments import Given, Ref
+from vmrag_mcp.arguments import CollectionName, Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fenced
 from vmrag_mcp.session import Call
 
 LONGEST_LINE = 300
 """Characters of a line that is found."""
+
+Path = Annotated[str, Given("path, part of it, or glob such as *.md")]
 
 MOST_DEFINITIONS = 20
 READ_DEFINITIONS = 3
@@ -36,18 +38,18 @@ READ_DEFINITIONS = 3
 def search_documents(
     call: Call,
     *,
-    query: Annotated[str, Given("a question, or words; may be left out with symbol", longest=LONGEST_QUERY)] = "",
-    path: Annotated[str, Given("part of the path, or a glob: src/auth, *.md")] = "",
-    lang: Annotated[str, Given("python, markdown, …")] = "",
-    symbol: Annotated[str, Given("alone: where it is defined; e.g. Session.refresh, *Error")] = "",
-    kind: Annotated[str, Given("code, document, class, function, …")] = "",
-    collection: str = "",
-    max_tokens: Annotated[int, Given(low=LEAST_BUDGET, high=20_000, clamped=True)] = 2000,
+    query: Annotated[str, Given("question or words", longest=LONGEST_QUERY)] = "",
+    path: Path = "",
+    lang: Annotated[str, Given("language such as python")] = "",
+    symbol: Annotated[str, Given("name such as Session.refresh or *Error")] = "",
+    kind: Annotated[str, Given("kind such as code or class")] = "",
+    collection: CollectionName = "",
+    max_tokens: Annotated[int, Given("size of the answer", low=LEAST_BUDGET, high=20_000, clamped=True)] = 2000,
     ref: Ref = "",
 ) -> TextResult:
-    """Search documents and code by meaning and by words: first, before you answer a question about
-    the project or edit it. "Where is X defined" is symbol=X without a query. Uncommitted work is
-    found, too.
+    """Search documentation, code and notes by meaning and words. Call it before you answer about
+    the project or edit it. Returns passages with places for read. symbol alone finds
+    definitions.
     """
     asked = passages.question(query, path=path, lang=lang, symbol=symbol, kind=kind, collection=collection, ref=ref)
     require_query(asked.words)
@@ -127,17 +129,17 @@ def _place(name: str, first: int, last: int) -> str:
     return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
 
 
-@tool("R", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
+@tool("R", title="Read text", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
 def read(
     call: Call,
     *,
-    name: Annotated[str, Given("a file's path, COLLECTION/ID, or a place that search or grep shows")] = "",
-    lines: Annotated[str, Given("e.g. 10-42")] = "",
-    symbol: Annotated[str, Given("the code of a class or function; name narrows to a file")] = "",
+    name: Annotated[str, Given("path, COLLECTION/ID or place such as src/auth.py:10-42")] = "",
+    lines: Annotated[str, Given("lines such as 10-42")] = "",
+    symbol: Annotated[str, Given("class or function, in name if given")] = "",
     ref: Ref = "",
 ) -> TextResult:
-    """Read a document, a file that sources name, or the code of a symbol: whole, or some lines, as
-    it stands here or as it was at a ref. To read on after search or grep.
+    """Read a file, a stored document, some lines or the code of a symbol. List the documents of a
+    folder or collection. The last line names the next page.
     """
     if not name and not symbol:
         raise UsageInvalid("Nothing says what to read.", hint="name=docs/setup.md, or symbol=Session.refresh")
@@ -157,7 +159,7 @@ def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
     listing = folders.find(call.ws, name, ref, first) if only_folder else None
     try:
         return listing or texts.find(call.ws, name, ref)
-    except (CollectionMissing, DocumentMissing, UsageInvalid):
+    except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid):
         if not only_folder and (listing := folders.find(call.ws, name, ref, first)):
             return listing
         raise
@@ -204,21 +206,19 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
     return TextResult(text="\n\n".join(shown), message=" ".join([message, *calls]))
 
 
-@tool("R", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
+@tool("R", title="Find lines", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
 def grep(
     call: Call,
     *,
-    pattern: Annotated[str, Given("regular expression; (?i) ignores case")],
-    fixed: Annotated[bool, Given("the text itself")] = False,
-    path: Annotated[str, Given("part of the path, or a glob")] = "",
-    collection: str = "",
-    context: Annotated[int, Given("lines around", low=0, high=20, clamped=True)] = 0,
-    limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 50,
+    pattern: Annotated[str, Given("regular expression such as (?i)timeout")],
+    fixed: Annotated[bool, Given("literal text")] = False,
+    path: Path = "",
+    collection: CollectionName = "",
+    context: Annotated[int, Given("lines of context", low=0, high=20, clamped=True)] = 0,
+    limit: Annotated[int, Given("matching lines", low=1, high=1000, clamped=True)] = 50,
     ref: Ref = "",
 ) -> TextResult:
-    """Find every line that holds an exact text or matches an expression, in documents and in code:
-    error messages, names, settings. For questions, search first.
-    """
+    """Find lines by regular expression or literal text in files and stored documents."""
     wanted = Pattern(pattern, fixed=fixed, linear=True)
     narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
     report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)

@@ -47,6 +47,7 @@ Mode = Literal["add", "replace", "append"]
 
 @tool(
     "WD",
+    title="Store note",
     of_files=True,
     includes=("chroma_add_documents", "chroma_update_documents", "chroma_create_collection"),
     same_effect=("chroma_add_documents", "chroma_update_documents"),
@@ -223,7 +224,13 @@ FORMER = 80
 """Characters of the text that was replaced or deleted, in an answer."""
 
 
-@tool("WD", of_files=True, includes=("chroma_delete_documents",), same_effect=("chroma_delete_documents",))
+@tool(
+    "WD",
+    title="Delete note",
+    of_files=True,
+    includes=("chroma_delete_documents",),
+    same_effect=("chroma_delete_documents",),
+)
 def forget(call: Call, *, name: Annotated[str, Given("of one note or stored document")]) -> StateText:
     """Delete one note that is wrong or outdated. Files of the project are deleted with git instead.
     The answer contains how to restore it.

@@ -32,26 +32,29 @@ _MOST = 2**31 - 1
 """The largest number that every engine's column holds."""
 
 
-_TEXT = Meta(max_length=LONGEST_TEXT)
-_TYPE = Meta(extra={"aliases": ("type",)})
+_TEXT = Meta(description="text of the log", max_length=LONGEST_TEXT)
+_TITLE = Meta(description="title of the log")
+_TYPE = Meta(description="type of the log", extra={"aliases": ("type",)})
 
 
 class NewLog(Record, frozen=True):
     """Without a title, the text's first heading or its beginning is one."""
 
-    project_id: Annotated[str, Meta(extra={"aliases": ("project",)})]
-    issue_number: Annotated[int, Meta(ge=0, extra={"aliases": ("issue",)})]
+    project_id: Annotated[str, Meta(description="project such as shop", extra={"aliases": ("project",)})]
+    issue_number: Annotated[int, Meta(description="number of the issue", ge=0, extra={"aliases": ("issue",)})]
     content: Annotated[str, _TEXT]
-    title: str = ""
+    title: Annotated[str, _TITLE] = ""
     log_type: Annotated[LogType, _TYPE] = "implementation"
-    metadata: Annotated[Mapping[str, Any], Meta(description='e.g. {"author": "Ada", "tags": ["cache"]}')] = {}
+    metadata: Annotated[
+        Mapping[str, Any], Meta(description='metadata such as {"author": "Ada", "tags": ["cache"]}')
+    ] = {}
 
 
 class LogChange(Record, frozen=True):
     """What becomes of a log; None leaves that part alone. `metadata` replaces what was given."""
 
     content: Annotated[str | None, _TEXT] = None
-    title: str | None = None
+    title: Annotated[str | None, _TITLE] = None
     log_type: Annotated[LogType | None, _TYPE] = None
     metadata: NewMetadata = None
 

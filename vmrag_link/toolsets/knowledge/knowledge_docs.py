@@ -20,17 +20,20 @@ from vmrag_link.workspace import Workspace
 TABLE: Final = "knowledge_docs"
 
 
-_TEXT = Meta(max_length=LONGEST_TEXT)
-_TOOL = Meta(extra={"aliases": ("tool",)})
+_TEXT = Meta(description="text of the document", max_length=LONGEST_TEXT)
+_TITLE = Meta(description="title of the document")
+_CATEGORY = Meta(description="category such as api or tooling")
+_VERSION = Meta(description="version such as 2.1")
+_TOOL = Meta(description="tool such as ruff", extra={"aliases": ("tool",)})
 
 
 class NewDoc(Record, frozen=True):
     tool_name: Annotated[str, _TOOL]
-    title: str
+    title: Annotated[str, _TITLE]
     content: Annotated[str, _TEXT]
-    category: Annotated[str, Meta(description="e.g. api, framework, tooling")]
-    tool_version: str = ""
-    metadata: Annotated[Mapping[str, Any], Meta(description='e.g. {"source_url": "https://…", "tags": ["cli"]}')] = {}
+    category: Annotated[str, _CATEGORY]
+    tool_version: Annotated[str, _VERSION] = ""
+    metadata: Annotated[Mapping[str, Any], Meta(description='metadata such as {"tags": ["cli"]}')] = {}
 
 
 class DocChange(Record, frozen=True):
@@ -39,10 +42,10 @@ class DocChange(Record, frozen=True):
     """
 
     content: Annotated[str | None, _TEXT] = None
-    title: str | None = None
-    category: str | None = None
+    title: Annotated[str | None, _TITLE] = None
+    category: Annotated[str | None, _CATEGORY] = None
     tool_name: Annotated[str | None, _TOOL] = None
-    tool_version: str | None = None
+    tool_version: Annotated[str | None, _VERSION] = None
     metadata: NewMetadata = None
 
 

@@ -14,7 +14,7 @@ from vmrag_link.ops.documents.writing import WriteResult
 LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
 LOG_TYPES: tuple[str, ...] = get_args(LogType)
 
-NewMetadata = Annotated[Mapping[str, Any] | None, Meta(description="replaces what was given")]
+NewMetadata = Annotated[Mapping[str, Any] | None, Meta(description="metadata that replaces the old metadata")]
 
 EXCERPT = 200
 """Characters of a text in a list."""

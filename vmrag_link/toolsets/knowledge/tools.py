@@ -14,27 +14,28 @@ from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.listing import LogPage
 from vmrag_link.toolsets.knowledge.records import AddedDoc, AddedLog, IssueLog, UpdatedDoc, UpdatedLog
 from vmrag_link.toolsets.knowledge.search import DocHits, EitherHits, IssueHits
-from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
+from vmrag_mcp.arguments import RESULTS, Given, Offset, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 
 R = TypeVar("R")
 
-AnyProject = Annotated[str | None, Given("left out: all", aliases=("project",))]
+AnyProject = Annotated[str | None, Given("project; default: all", aliases=("project",))]
 Filters = Annotated[
     dict[str, Any] | None,
-    Given('e.g. {"issue_number": 7}; log_type, since, until (of the last change), author, tag, title_contains'),
+    Given('for example {"issue_number": 7}; also log_type, since, until, author, tag, title_contains'),
 ]
-Hits = Annotated[int, Given(low=1, high=100, clamped=True)]
+LogId = Annotated[str, Given("id of the log")]
+Hits = Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)]
 
 
 @tool("W")
 @fields_as_keywords
 def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
-    """Write down what was found out about an issue, or done: one log of each type for an issue.
+    """Store what was found or done about an issue, one log of each type for an issue.
 
-    Keep it with dolt_commit.
+    dolt_commit makes a revision of it.
     """
     done = _landed(call, issue_logs.add(call.ws, request))
     row = records.added_log(done)
@@ -44,16 +45,16 @@ def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
 
 @tool("W")
 @fields_as_keywords
-def update_issue_log(call: Call, request: LogChange, *, log_id: str) -> ToolAnswer[UpdatedLog]:
-    """Change an issue log: its text, title, type or metadata."""
+def update_issue_log(call: Call, request: LogChange, *, log_id: LogId) -> ToolAnswer[UpdatedLog]:
+    """Change the text, title, type or metadata of an issue log."""
     done = _landed(call, issue_logs.update(call.ws, log_id, request))
     row = records.updated_log(done)
     return ToolAnswer(row, message=_changed(call, row.title, changed=row.changed))
 
 
 @tool("R")
-def get_issue_log(call: Call, *, log_id: str) -> ToolAnswer[IssueLog]:
-    """Get a whole issue log."""
+def get_issue_log(call: Call, *, log_id: LogId) -> ToolAnswer[IssueLog]:
+    """Read a whole issue log by its id."""
     row = call.read(listing.issue_log(call.ws, log_id))
     message = f"{row.title!r}, {row.log_type} of {row.project_id}#{row.issue_number}."
     return ToolAnswer(row, message=message)
@@ -65,10 +66,10 @@ def list_issue_logs(
     *,
     project_id: AnyProject = None,
     filters: Filters = None,
-    limit: Annotated[int, Given(low=1, high=500, clamped=True)] = 50,
-    offset: Annotated[int, Given(low=0)] = 0,
+    limit: Annotated[int, Given("maximum number of logs", low=1, high=500, clamped=True)] = 50,
+    offset: Offset = 0,
 ) -> ToolAnswer[LogPage]:
-    """List issue logs, the latest change first, with the beginnings of their texts."""
+    """List issue logs with the start of their texts, last changed first."""
     page = call.read(listing.issue_logs(call.ws, project_id=project_id, filters=filters, limit=limit, offset=offset))
     return ToolAnswer(page, message=f"{len(page.logs)} of {plural(page.total_count, 'issue log')}.")
 
@@ -76,9 +77,9 @@ def list_issue_logs(
 @tool("W")
 @fields_as_keywords
 def add_knowledge_doc(call: Call, request: NewDoc) -> ToolAnswer[AddedDoc]:
-    """Write down what should be known of a tool, a library or a framework.
+    """Store a document about a tool, a library or a framework.
 
-    Keep it with dolt_commit.
+    dolt_commit makes a revision of it.
     """
     done = _landed(call, knowledge_docs.add(call.ws, request))
     row = records.added_doc(done)
@@ -88,7 +89,9 @@ def add_knowledge_doc(call: Call, request: NewDoc) -> ToolAnswer[AddedDoc]:
 
 @tool("W")
 @fields_as_keywords
-def update_knowledge_doc(call: Call, request: DocChange, *, doc_id: str) -> ToolAnswer[UpdatedDoc]:
+def update_knowledge_doc(
+    call: Call, request: DocChange, *, doc_id: Annotated[str, Given("id of the document")]
+) -> ToolAnswer[UpdatedDoc]:
     """Change a document about a tool."""
     done = _landed(call, knowledge_docs.update(call.ws, doc_id, request))
     row = records.updated_doc(done)
@@ -99,7 +102,7 @@ def update_knowledge_doc(call: Call, request: DocChange, *, doc_id: str) -> Tool
 def search_issues(
     call: Call, *, query: QueryText, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
 ) -> ToolAnswer[IssueHits]:
-    """Search issue logs by meaning and by words: has this been seen before, and what was done?"""
+    """Search issue logs by meaning and words, for example for an earlier fix."""
     found = call.read(searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
@@ -109,11 +112,11 @@ def search_knowledge(
     call: Call,
     *,
     query: QueryText,
-    tool_name: Annotated[str | None, Given("left out: all", aliases=("tool",))] = None,
-    category: str | None = None,
+    tool_name: Annotated[str | None, Given("tool; default: all", aliases=("tool",))] = None,
+    category: Annotated[str | None, Given("category; default: all")] = None,
     limit: Hits = 5,
 ) -> ToolAnswer[DocHits]:
-    """Search documents about tools by meaning and by words."""
+    """Search documents about tools by meaning and words."""
     found = call.read(searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 

@@ -38,7 +38,7 @@ from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import Put, entry, with_metadata
 from vmrag_link.settings import agreed, first_of
-from vmrag_link.toolsets.learning.evidence_records import file_name, split
+from vmrag_link.toolsets.learning.evidence_records import StoredIn, file_name, split
 from vmrag_link.workspace import Workspace
 
 
@@ -65,30 +65,27 @@ class ToolUse(Record, frozen=True):
     args: Mapping[str, Any] = {}
 
 
-_Summary = Annotated[str, Meta(max_length=LONGEST_QUERY)]
-
-
 class ChatRequest(Record, frozen=True):
     """What is empty or None is derived from the texts."""
 
-    prompt_summary: _Summary
-    response_summary: _Summary
-    raw_prompt: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
-    raw_response: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
-    tool_usage: Annotated[Sequence[ToolUse], Meta(description="of {name, args}")] = ()
+    prompt_summary: Annotated[str, Meta(description="summary of the request", max_length=LONGEST_QUERY)]
+    response_summary: Annotated[str, Meta(description="summary of the answer", max_length=LONGEST_QUERY)]
+    raw_prompt: Annotated[str, Meta(description="whole request", max_length=LONGEST_TEXT)] = ""
+    raw_response: Annotated[str, Meta(description="whole answer", max_length=LONGEST_TEXT)] = ""
+    tool_usage: Annotated[Sequence[ToolUse], Meta(description="used tools, as {name, args}")] = ()
     file_changes: Annotated[
         Sequence[FileChange],
-        Meta(description="of {file_path, before_content, after_content}", extra={"longest": 2 * LONGEST_TEXT}),
+        Meta(description="files, as {file_path, before_content, after_content}", extra={"longest": 2 * LONGEST_TEXT}),
     ] = ()
-    involved_entities: Annotated[str, Meta(description="with commas between", max_length=LONGEST_QUERY)] = ""
-    session_id: str = ""
-    collection_name: str = stores.CHATS
-    modification_type: str = ""
-    confidence_score: Annotated[float | None, Meta(ge=0, le=1)] = None
-    code_context: Mapping[str, Any] | None = None
-    diff_summary: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
-    tool_sequence: Annotated[str, Meta(description="a→b", max_length=LONGEST_QUERY)] = ""
-    related_code_chunks: Sequence[str] = ()
+    involved_entities: Annotated[str, Meta(description="names, separated by commas", max_length=LONGEST_QUERY)] = ""
+    session_id: Annotated[str, Meta(description="id of the session")] = ""
+    collection_name: StoredIn = stores.CHATS
+    modification_type: Annotated[str, Meta(description="kind of change such as bugfix")] = ""
+    confidence_score: Annotated[float | None, Meta(description="confidence", ge=0, le=1)] = None
+    code_context: Annotated[Mapping[str, Any] | None, Meta(description="code around the changes")] = None
+    diff_summary: Annotated[str, Meta(description="summary of the changes", max_length=LONGEST_TEXT)] = ""
+    tool_sequence: Annotated[str, Meta(description="order of tools such as read→edit", max_length=LONGEST_QUERY)] = ""
+    related_code_chunks: Annotated[Sequence[str], Meta(description="ids of chunks of code")] = ()
 
 
 class ChatLinks(Record, frozen=True):

@@ -50,8 +50,9 @@ REGRESSION = 0.7
 THRESHOLD = 0.7
 """What is enough, where nobody says."""
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Names = Annotated[Sequence[str], msgspec.Meta(description="or one text with commas")]
+Share = Annotated[float, msgspec.Meta(description="lowest score that is enough", ge=0, le=1)]
+StoredIn = Annotated[str, msgspec.Meta(description="collection that stores the result")]
+Names = Annotated[Sequence[str], msgspec.Meta(description="list, or one text with commas")]
 
 
 def combined_score(weights: Iterable[float], regressions: int) -> float:

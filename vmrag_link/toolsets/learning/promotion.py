@@ -23,18 +23,18 @@ CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
 
 
 class PromotionRequest(Record, frozen=True):
-    description: Annotated[str, Meta(max_length=LONGEST_TEXT)]
-    pattern: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
-    code_ref: Annotated[str, Meta(description="path:commit:line")] = ""
+    description: Annotated[str, Meta(description="what was learnt", max_length=LONGEST_TEXT)]
+    pattern: Annotated[str, Meta(description="pattern to apply again", max_length=LONGEST_TEXT)] = ""
+    code_ref: Annotated[str, Meta(description="place in code, as path:commit:line")] = ""
     tags: evidence.Names = ()
-    confidence: evidence.Share = 0.5
-    source_chat_id: str = ""
-    collection_name: str = LEARNINGS
-    chat_collection_name: str = stores.CHATS
-    include_chat_context: bool = False
-    require_validation: bool = False
-    validation_evidence_id: str = ""
-    validation_score: Annotated[float | None, Meta(ge=0, le=1)] = None
+    confidence: Annotated[float, Meta(description="confidence", ge=0, le=1)] = 0.5
+    source_chat_id: Annotated[str, Meta(description="id of the chat")] = ""
+    collection_name: evidence.StoredIn = LEARNINGS
+    chat_collection_name: Annotated[str, Meta(description="collection of the chat")] = stores.CHATS
+    include_chat_context: Annotated[bool, Meta(description="also store the chat's context")] = False
+    require_validation: Annotated[bool, Meta(description="refuse a lower score, or none")] = False
+    validation_evidence_id: Annotated[str, Meta(description="id of the evidence")] = ""
+    validation_score: Annotated[float | None, Meta(description="score without evidence", ge=0, le=1)] = None
     validation_threshold: evidence.Share = evidence.THRESHOLD
 
 

@@ -30,13 +30,13 @@ _FRAMES = re.compile(
 
 
 class ErrorRequest(Record, frozen=True):
-    error_type: str
-    error_message: Annotated[str, Meta(max_length=LONGEST_QUERY)]
-    stacktrace: Annotated[str, Meta(max_length=LONGEST_TEXT)] = ""
+    error_type: Annotated[str, Meta(description="type such as ValueError")]
+    error_message: Annotated[str, Meta(description="message of the error", max_length=LONGEST_QUERY)]
+    stacktrace: Annotated[str, Meta(description="stack trace", max_length=LONGEST_TEXT)] = ""
     affected_files: evidence.Names = ()
-    resolution: Annotated[str, Meta(max_length=LONGEST_QUERY)] = ""
-    resolution_verified: bool = False
-    collection_name: str = stores.EVIDENCE
+    resolution: Annotated[str, Meta(description="how the error was fixed", max_length=LONGEST_QUERY)] = ""
+    resolution_verified: Annotated[bool, Meta(description="true if the fix was checked")] = False
+    collection_name: evidence.StoredIn = stores.EVIDENCE
 
 
 class ErrorReport(Record, frozen=True):

@@ -20,42 +20,40 @@ from vmrag_link.toolsets.learning.validation import (
     find_output_file,
     validate_evidence,
 )
-from vmrag_mcp.arguments import Given, fields_as_keywords
+from vmrag_mcp.arguments import EXISTING_FILE, Given, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
 EvidenceIds = Annotated[list[str] | None, Given("ids of evidence, or one text with commas")]
-Path = Annotated[str, Given("from the working directory, or the top of the work tree")]
+Path = Annotated[str, Given(EXISTING_FILE)]
 
 
 @tool("W")
 @fields_as_keywords
 def chroma_log_chat(call: Call, request: ChatRequest) -> ToolAnswer[ChatReport]:
-    """Write down what was asked and done in a chat, linked with the code that it changed, when
-    the work is done. What is left out is derived.
+    """Store the summary of a chat and link it with the code that it changed. Call it when the
+    work is done. Missing values are derived.
     """
     done = log_chat(call.ws, request)
     linked = plural(len(done.report.bidirectional_links.chunk_ids), "chunk")
     return outcome.kept_answer(call, done, f"The chat is written down, linked with {linked} of code")
 
 
-@tool("W", idempotent=True)
+@tool("W", title="Set up collections", idempotent=True)
 def learning_setup_collections(call: Call) -> ToolAnswer[SetupReport]:
-    """Make the collections for code, chats, learnings, thoughts and evidence that are missing."""
+    """Create the missing collections for code, chats, learnings, thoughts and evidence."""
     report = outcome.stored_report(call, setup_collections(call.ws))
     return ToolAnswer(
         report, message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there."
     )
 
 
-@tool("W")
+@tool("W", title="Promote learning")
 @fields_as_keywords
 def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[PromotionReport]:
-    """Write down a learning that will help next time, on evidence if there is any, and mark its
-    chat as promoted.
-    """
+    """Store a learning for later work with its evidence, and mark its chat as promoted."""
     done = promote(call.ws, request)
     checked = done.report.validation
     if checked and not checked.meets_threshold:
@@ -67,7 +65,7 @@ def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[Promot
 @tool("W")
 @fields_as_keywords
 def learning_log_error(call: Call, request: ErrorRequest) -> ToolAnswer[ErrorReport]:
-    """Write down an error and how it was resolved, as evidence, once it is."""
+    """Store an error and its resolution as evidence."""
     done = log_error(call.ws, request)
     return outcome.kept_answer(
         call, done, f"The error is written down as evidence with the score {done.report.score:g}"
@@ -79,12 +77,12 @@ def learning_log_test_results(
     call: Call,
     *,
     xml_path: Path,
-    before_xml: Annotated[str, Given("the same of the run before")] = "",
-    commit_before: Annotated[str, Given(ref=True)] = "",
-    commit_after: Annotated[str, Given(ref=True)] = "",
-    collection_name: str = stores.TEST_RESULTS,
+    before_xml: Annotated[str, Given("report of the earlier run")] = "",
+    commit_before: Annotated[str, Given("git commit of the earlier run", ref=True)] = "",
+    commit_after: Annotated[str, Given("git commit of this run", ref=True)] = "",
+    collection_name: evidence_records.StoredIn = stores.TEST_RESULTS,
 ) -> ToolAnswer[RunReport]:
-    """Write down the results of a test run (JUnit XML), and as evidence which tests it fixed."""
+    """Store the results of a test run (JUnit XML) and, as evidence, the tests that it fixed."""
     request = RunRequest(
         xml=files.find(call.ws, xml_path),
         before=files.find(call.ws, before_xml) if before_xml else None,
@@ -103,13 +101,13 @@ def learning_log_test_results(
 def learning_log_quality_check(
     call: Call,
     *,
-    tool: Annotated[str, Given("ruff, flake8, pylint, mypy, coverage; of others the lines count")],
+    tool: Annotated[str, Given("ruff, flake8, pylint, mypy or coverage; others by number of lines")],
     after_output: Path,
-    before_output: Annotated[str, Given("the same before the change")] = "",
-    metric_type: Metric = "error_count",
-    collection_name: str = stores.EVIDENCE,
+    before_output: Annotated[str, Given("output before the change")] = "",
+    metric_type: Annotated[Metric, Given("metric")] = "error_count",
+    collection_name: evidence_records.StoredIn = stores.EVIDENCE,
 ) -> ToolAnswer[QualityReport]:
-    """Write down what a linter, a type checker or coverage printed, as evidence."""
+    """Store the output of a linter, type checker or coverage tool as evidence."""
     request = QualityRequest(
         tool=tool,
         after=files.find(call.ws, after_output),
@@ -127,14 +125,14 @@ def learning_log_quality_check(
 def learning_validate_evidence(
     call: Call,
     *,
-    evidence_file: Annotated[str, Given("JSON, as docs/toolsets/learning.md shows")] = "",
+    evidence_file: Annotated[str, Given("JSON file, see docs/toolsets/learning.md")] = "",
     test_transitions: EvidenceIds = None,
     runtime_errors: EvidenceIds = None,
     code_quality: EvidenceIds = None,
     threshold: evidence_records.Share = evidence_records.THRESHOLD,
-    output_file: Annotated[str, Given("a path ending in evidence.json")] = "",
+    output_file: Annotated[str, Given("path of the result, ending in evidence.json")] = "",
 ) -> ToolAnswer[ValidationReport]:
-    """Put evidence together into one score; its id is what learning_promote takes."""
+    """Combine evidence into one score. learning_promote accepts its id."""
     request = ValidationRequest(
         evidence_file=files.find(call.ws, evidence_file) if evidence_file else None,
         test_transitions=test_transitions or (),

@@ -35,7 +35,7 @@ from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.search import LibraryPassages
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
 from vmrag_link.workspace import Workspace
-from vmrag_mcp.arguments import Given, QueryText
+from vmrag_mcp.arguments import DOCUMENTS, EXISTING_FILE, METADATA, RESULTS, Given, Offset, QueryText
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
@@ -87,19 +87,21 @@ class IngestResult(ToolResult, frozen=True):
     chunk_count: int
 
 
-Metadata = Annotated[dict[str, Any] | None, Given('e.g. {"team": "core"}; left out: what was given before stays')]
+Metadata = Annotated[dict[str, Any] | None, Given(f"{METADATA}; default: unchanged")]
+Library = Annotated[str, Given("library such as handbook")]
+AnyLibrary = Annotated[str | None, Given("library; default: all")]
 
 
 @tool("W", idempotent=True)
 def ingest_file(
     call: Call,
     *,
-    path: Annotated[str, Given("from the working directory, or the top of the work tree")],
-    library: str = DEFAULT,
+    path: Annotated[str, Given(EXISTING_FILE)],
+    library: Library = DEFAULT,
     metadata: Metadata = None,
 ) -> IngestResult:
-    """Take a file into a library, as Markdown, so that its text can be searched; one that
-    changed replaces its document. Keep it with dolt_commit.
+    """Store a file in a library as Markdown, so that searches find it. A changed file replaces
+    its document. dolt_commit makes a revision of it.
     """
     stores.require_stored(call.ws, library)
     return _ingested(call, file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
@@ -109,12 +111,12 @@ def ingest_file(
 def ingest_url(
     call: Call,
     *,
-    url: Annotated[str, Given("http or https", address=True)],
-    library: str = DEFAULT,
+    url: Annotated[str, Given("http or https URL", address=True)],
+    library: Library = DEFAULT,
     metadata: Metadata = None,
 ) -> IngestResult:
-    """Take a web page, or a file that a URL leads to, into a library, so that its text can be
-    searched. The user is asked about each new host. Keep it with dolt_commit.
+    """Store a web page or a file from a URL in a library, so that searches find it. The user
+    must agree to each new host. dolt_commit makes a revision of it.
     """
     stores.require_stored(call.ws, library)
     return _ingested(call, page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
@@ -152,18 +154,16 @@ def _ingested(call: Call, done: WriteResult[Ingested]) -> IngestResult:
     )
 
 
-@tool("R")
+@tool("R", title="Search libraries")
 def search(
     call: Call,
     *,
     query: QueryText,
-    top_k: Annotated[int, Given(low=1, high=100)] = 5,
-    library: Annotated[str | None, Given("left out: all")] = None,
-    where: Annotated[dict[str, Any] | None, Given('equal values, e.g. {"file_type": "pdf"}', wire="filter")] = None,
+    top_k: Annotated[int, Given(RESULTS, low=1, high=100)] = 5,
+    library: AnyLibrary = None,
+    where: Annotated[dict[str, Any] | None, Given('equal metadata such as {"file_type": "pdf"}', wire="filter")] = None,
 ) -> ToolAnswer[LibraryPassages]:
-    """Search libraries by meaning and by words: the best passages of files and pages that were
-    taken in.
-    """
+    """Search libraries of files and web pages by meaning and words."""
     found = call.read(searching.search(call.ws, query, k=top_k, name=library, where=where))
     return ToolAnswer(found, message=f"{plural(len(found.results), 'passage')}.")
 
@@ -172,19 +172,19 @@ def search(
 def list_documents(
     call: Call,
     *,
-    library: Annotated[str | None, Given("left out: all")] = None,
-    limit: Annotated[int, Given(low=1, high=1000)] = 20,
-    offset: Annotated[int, Given(low=0)] = 0,
-    table: Annotated[str | None, Given(f"all collections of {', '.join(TABLES)} instead of libraries")] = None,
+    library: AnyLibrary = None,
+    limit: Annotated[int, Given(DOCUMENTS, low=1, high=1000)] = 20,
+    offset: Offset = 0,
+    table: Annotated[str | None, Given(f"{', '.join(TABLES)} instead of libraries")] = None,
 ) -> ToolAnswer[DocumentList]:
-    """List what libraries hold, the newest first."""
+    """List the documents of libraries, newest first."""
     found = call.read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
     return ToolAnswer(found, message=f"{found.count} of {found.total} documents.")
 
 
 @tool("R")
 def list_libraries(call: Call) -> ToolAnswer[LibraryList]:
-    """List the libraries, with their numbers of documents and chunks."""
+    """List the libraries with their numbers of documents and chunks."""
     found = call.read(library_sizes(call.ws))
     return ToolAnswer(found, message=f"{plural(len(found.libraries), 'library')}.")
 

@@ -122,14 +122,14 @@ class NewThought(Record, frozen=True):
     branch.
     """
 
-    thought: Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
-    thought_number: _Number
-    total_thoughts: Annotated[int, msgspec.Meta(description="an estimate", ge=1)]
-    session_id: Annotated[str, msgspec.Meta(description="left out: a new session")] = ""
-    branch_from_thought: Annotated[int, msgspec.Meta(description="where a branch begins", ge=0)] = 0
-    branch_id: str = ""
-    next_thought_needed: bool = False
-    custom_data: Mapping[str, Any] = {}
+    thought: Annotated[str, msgspec.Meta(description="text of the thought", max_length=LONGEST_TEXT)]
+    thought_number: Annotated[int, msgspec.Meta(description="number of the thought", ge=1)]
+    total_thoughts: Annotated[int, msgspec.Meta(description="estimated number of thoughts", ge=1)]
+    session_id: Annotated[str, msgspec.Meta(description="id of the session; default: a new one")] = ""
+    branch_from_thought: Annotated[int, msgspec.Meta(description="thought where a branch begins", ge=0)] = 0
+    branch_id: Annotated[str, msgspec.Meta(description="name of the branch")] = ""
+    next_thought_needed: Annotated[bool, msgspec.Meta(description="true if more thoughts follow")] = False
+    custom_data: Annotated[Mapping[str, Any], msgspec.Meta(description="other data")] = {}
 
 
 class PreviousThought(Record, frozen=True):

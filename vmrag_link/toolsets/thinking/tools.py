@@ -20,21 +20,22 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import think
 from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
 from vmrag_link.workspace import DocumentStore, View, Workspace
-from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
+from vmrag_mcp.arguments import RESULTS, Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
-Results = Annotated[int, Given(low=1, high=100, clamped=True)]
-Threshold = Annotated[float | None, Given("least similarity; left out: what suits the model", low=0, high=1, unset=-1)]
+Branches = Annotated[bool, Given("include thoughts on branches")]
+Results = Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)]
+Threshold = Annotated[float | None, Given("lowest similarity; default: set by the model", low=0, high=1, unset=-1)]
 
 
 @tool("W")
 @fields_as_keywords
 def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[ThoughtReport]:
-    """Write down a thought of a session, and see those that led to it: for problems of many
-    steps. The same number again replaces the thought.
+    """Store a thought of a session and show the thoughts before it, for problems of many steps.
+    The same number replaces a thought.
     """
     done = think.think(call.ws, request)
     number, session = done.report.thought_number, done.report.session_id
@@ -48,10 +49,10 @@ def chroma_find_similar_thoughts(
     query: QueryText,
     n_results: Results = 5,
     threshold: Threshold = None,
-    session_id: Annotated[str, Given("left out: all sessions")] = "",
-    include_branches: bool = True,
+    session_id: Annotated[str, Given("id of the session; default: all")] = "",
+    include_branches: Branches = True,
 ) -> ToolAnswer[SimilarThoughts]:
-    """Find earlier thoughts by what they are about: has this been thought through before?"""
+    """Find earlier thoughts that are similar to a text."""
     found = call.read(
         similar_thoughts(
             call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
@@ -63,9 +64,9 @@ def chroma_find_similar_thoughts(
 
 @tool("R")
 def chroma_get_session_summary(
-    call: Call, *, session_id: str, include_branches: bool = True
+    call: Call, *, session_id: Annotated[str, Given("id of the session")], include_branches: Branches = True
 ) -> ToolAnswer[SessionThoughts]:
-    """Read the thoughts of a session in their order."""
+    """Read the thoughts of a session in order."""
     found = call.read(session_thoughts(call.ws, session_id, branches=include_branches))
     count = plural(found.total_thoughts_in_session, "thought")
     return ToolAnswer(found, message=f"{count} in session {session_id!r}.")
@@ -75,7 +76,7 @@ def chroma_get_session_summary(
 def chroma_find_similar_sessions(
     call: Call, *, query: QueryText, n_results: Results = 5, threshold: Threshold = None
 ) -> ToolAnswer[SimilarSessions]:
-    """Find earlier sessions by what they are about as a whole."""
+    """Find earlier sessions that are similar to a text."""
     found = call.read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
     count = plural(found.total_found, "session")
     return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
