@@ -43,7 +43,7 @@ from vmrag_link.sources import notes
 from vmrag_link.toolsets.essential import history_targets, pages
 from vmrag_link.toolsets.essential.history_targets import Lines, Start, StoredPlace, Target
 from vmrag_link.workspace import Workspace
-from vmrag_mcp.arguments import Given
+from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fenced
 from vmrag_mcp.session import Call
@@ -72,13 +72,12 @@ _MOST_FOLDERS = 5
 def history(
     call: Call,
     *,
-    name: Annotated[str, Given("for example docs/setup.md, src/auth.py:10-42, src/, decisions/retry-policy")] = "",
-    since: Annotated[str, Given("branch, tag or commit, for example v1.0", ref=True)] = "",
+    name: Annotated[str, Given("name such as src/, src/auth.py:10-42 or decisions/retry-policy")] = "",
+    since: Ref = "",
     limit: Annotated[int, Given("commits", low=1, high=100, clamped=True)] = 10,
 ) -> TextResult:
-    """List what changed, when, by whom and why. name is a file, document, folder or collection;
-    leave it out for everything. since=v1.0 lists what differs now, with the lines for a single
-    file.
+    """List what changed, when, by whom and why: in a file, document, folder or collection, or in
+    everything. since=v1.0 lists what differs now.
     """
     target, start = history_targets.find_target(call, name, since)
     if start and not start.commit and not target.stored:

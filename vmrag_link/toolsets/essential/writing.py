@@ -55,13 +55,13 @@ Mode = Literal["add", "replace", "append"]
 def remember(
     call: Call,
     *,
-    text: Annotated[str, Given("Markdown; the first line or heading is its title", longest=LONGEST_TEXT)],
-    name: Annotated[str, Given("for example decisions/retry-policy; default: made from the title")] = "",
+    text: Annotated[str, Given("Markdown that begins with the title", longest=LONGEST_TEXT)],
+    name: Annotated[str, Given("name such as decisions/retry-policy; default: from the title")] = "",
     mode: Annotated[Mode, Given("effect on an existing note; add refuses it")] = "add",
-    commit: Annotated[bool, Given("make a git commit of the note, if the user allows it")] = False,
+    commit: Annotated[bool, Given("make a git commit, if the user allows it")] = False,
 ) -> StateText:
     """Store a short note that the user wants to know later and that no file contains: a decision, a
-    reason, a finding. An existing note changes only with mode=replace or mode=append.
+    reason, a finding. mode=replace or mode=append changes an existing note.
     """
     if not text.strip():
         raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
@@ -231,10 +231,8 @@ FORMER = 80
     includes=("chroma_delete_documents",),
     same_effect=("chroma_delete_documents",),
 )
-def forget(call: Call, *, name: Annotated[str, Given("of one note or stored document")]) -> StateText:
-    """Delete one note that is wrong or outdated. Files of the project are deleted with git instead.
-    The answer contains how to restore it.
-    """
+def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]) -> StateText:
+    """Delete one note that is wrong or outdated. The answer contains how to restore it."""
     document = _document_name(call, name)
     ws = call.ws
     source = ws.sources.writable(document.collection)
