@@ -8,6 +8,7 @@ import contextlib
 import gc
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -145,3 +146,16 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def git_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `git` on PATH that writes a line for each start and is git; returns the file."""
+    folder, log = tmp_path / "logging", tmp_path / "git.log"
+    folder.mkdir()
+    real = shutil.which("git")
+    (folder / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {log}\nexec {real} "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    log.touch()
+    return log

@@ -264,21 +264,25 @@ def test_agents_search_read_and_grep_notes(project, tools):
 
 def test_agents_read_the_history_of_notes(project, tools):
     for name in ("notes/decisions/login", "decisions/login", f"{FOLDER}/decisions/login.md"):
-        (step,) = tools("history", name=name)["steps"]
-        assert (step["message"], step["kind"]) == ("decide on the login", "added")
-    messages = [step["message"] for step in tools("history", name="notes")["steps"]]
-    assert messages == ["find out about the proxy", "decide on the login"]
-    since = tools("history", name="notes", since="HEAD~1")
-    assert (since["changed"], len(since["steps"])) == (["added notes/proxy: mail"], 1)
-    assert [step["message"] for step in tools("history", name="docs")["steps"]] == ["begin"]
+        (step,) = tools("history", name=name).body
+        assert step.endswith(": decide on the login (added)")
+    subjects = [line.rpartition(": ")[2] for line in tools("history", name="notes").body]
+    assert subjects == ["find out about the proxy", "decide on the login"]
+    added, _, step = tools("history", name="notes", since="HEAD~1").body
+    assert (added, step.rpartition(": ")[2]) == (f"added {FOLDER}/proxy.md", "find out about the proxy")
+    (step,) = tools("history", name="docs").body
+    assert step.endswith(": begin")
+    project.write(f"{FOLDER}/untracked.md", "Not yet tracked.\n")
+    untracked = f"added {FOLDER}/untracked.md (uncommitted)"
+    assert all(tools("history", name=name, since="HEAD").body == [untracked] for name in ("", "notes"))
 
 
 def test_agents_read_the_history_of_files_alone(plain):
     tools = Tools(plain.top, chosen=Chosen(toolsets="essential"))
-    messages = [step["message"] for step in tools("history")["steps"]]
-    assert messages == ["find out about the proxy", "decide on the login", "begin"]
-    assert len(tools("history", limit=1)["steps"]) == 1
-    assert len(tools("history", since="HEAD~2")["steps"]) == 2
+    subjects = [line.rpartition(": ")[2] for line in tools("history").body]
+    assert subjects == ["find out about the proxy", "decide on the login", "begin"]
+    assert len(tools("history", limit=1).body) == 1
+    assert "2 commits. 2 changes since HEAD~2." in tools("history", since="HEAD~2").message
     tools.error("GIT_COMMIT_NOT_FOUND", "history", since="nothing")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import sources
-from tests.support.repos import isolate
+from tests.support.repos import isolate, make_repo
 from tests.support.sources import PAGE, SETTINGS, change, commit
 from tests.support.terminal import Project
 
@@ -155,3 +155,55 @@ def test_the_golden_answers_of_two_commits_are_compared(project):
     out = project.vmrag("diff", "--queries", "HEAD~1").out
     assert "1 query: 1 ranked differently" in out
     assert project.vmrag("diff", "--queries").out.endswith("1 alike\n")
+
+
+# -- commits before anything was set up
+
+
+@pytest.fixture
+def early(tmp_path, monkeypatch) -> Project:
+    """`v0.1`: before the settings and the first pin. The source has another name than the one that
+    `vmrag init` would propose.
+    """
+    isolate(monkeypatch, tmp_path / "home")
+    project = Project(make_repo(tmp_path / "early").top)
+    commit(project, "begin", **{"docs/page.md": PAGE})
+    project.git("tag", "v0.1")
+    project.write(".vmrag.yaml", SETTINGS.replace("collection: docs", "collection: handbook"))
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
+    project.put("note.md", "stored text\n", collection="notes")
+    project.vmrag("commit", "-m", "note")
+    commit(project, "with a note", **{"docs/page.md": PAGE.replace("two", "TWO")})
+    return project
+
+
+@pytest.mark.parametrize("place", ["v0.1", "v0.1..HEAD", "v0.1...HEAD"])
+def test_diff_compares_files_with_a_commit_before_the_settings(early, place):
+    assert names(early, place) == ["M\tdocs/page.md", "A\tnotes/note.md"]
+    assert names(early, place, "docs/page.md") == ["M\tdocs/page.md"]
+
+
+def test_diff_and_show_find_a_document_of_a_commit_before_the_settings(early):
+    assert "[-two-]{+TWO+}" in early.vmrag("diff", "v0.1:docs/page.md").out
+    assert early.vmrag("show", "v0.1:handbook/docs/page.md").out == early.vmrag("show", "v0.1:docs/page.md").out
+
+
+def test_diff_without_sources_compares_with_a_commit_without_a_pin(early):
+    early.write(".vmrag.yaml", "embedding:\n  model: hash\n")
+    assert names(early, "v0.1") == ["A\tnotes/note.md"]
+
+
+def test_log_lists_the_revisions_since_a_commit_without_a_pin(early):
+    def messages(*arguments: str) -> list[str]:
+        return [revision["message"] for revision in early.ask("log", *arguments)["revisions"]]
+
+    for place in ("v0.1..HEAD", "v0.1..", "v0.1...HEAD", "HEAD...v0.1"):
+        assert messages(place) == ["note", "Create the knowledge base"]
+        assert messages(place, "notes/note.md") == ["note"]
+
+
+def test_log_reports_a_commit_that_pins_nothing(early):
+    assert early.vmrag("log", "v0.1", "--json", code=1).error["code"] == "NO_PIN"
+    early.write("Makefile", "all:\n")
+    commit(early, "make")
+    assert "hint: git log -- Makefile" in early.vmrag("log", "Makefile", code=3).err

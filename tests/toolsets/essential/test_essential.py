@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mcp import Tools, warned
+from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.templates import build_once
 from tests.support.terminal import Project, copied, new_project
@@ -166,16 +166,17 @@ def test_documents_cannot_forge_a_head_line(tools, project):
 
 
 def test_history_says_what_changed_when_and_why(tools, project):
-    (why, begun) = tools("history", name="docs/timeouts.md")["steps"]
-    assert ([why["message"], why["kind"]], begun["kind"]) == (["Users gave up", "modified"], "added")
-    assert why["id"] == project.git("rev-parse", "HEAD")[:12]
-    (stored,) = tools("history", name="decisions/retry-policy")["steps"]
-    assert (stored["message"], [each.partition(" ")[2] for each in stored["commits"]]) == ("Why we retry", ["Pin it"])
-    assert [each["message"] for each in tools("history", name="decisions")["steps"]] == ["Why we retry"]
+    why, begun = tools("history", name="docs/timeouts.md").body
+    assert why == f"commit {project.git('rev-parse', '--short=7', 'HEAD')} 2026-01-02 Ada Lovelace: Users gave up"
+    assert begun.endswith(": Begin (added)")
+    (stored,) = tools("history", name="decisions/retry-policy").body
+    assert ": Why we retry (added, pinned by " in stored
+    assert stored.endswith(" Pin it)")
+    assert [": Why we retry (" in line for line in tools("history", name="decisions").body] == [True]
     tools("remember", name="decisions/retry-policy", text="Five times.", mode="replace")
-    since = tools("history", since="v1.0")
-    assert since["changed"] == ["modified decisions/retry-policy", "modified docs/timeouts.md"]
-    assert tools("history", since="v1.0", name="docs")["changed"] == ["modified docs/timeouts.md"]
+    since = tools("history", since="v1.0").body
+    assert since[:2] == ["modified decisions/retry-policy (stored, uncommitted)", "modified docs/timeouts.md"]
+    assert tools("history", since="v1.0", name="docs").body[0] == "modified docs/timeouts.md"
 
 
 # -- writing
@@ -404,8 +405,8 @@ def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):
     assert tools("grep", pattern="expired").places == [
         'src/session.py:6:            raise ValueError("the session token has expired")'
     ]
-    assert [each["message"] for each in tools("history", name="docs/timeouts.md")["steps"]] == ["Begin"]
-    assert tools("history", since="HEAD")["changed"] == []
+    assert ": Begin (added)" in tools("history", name="docs/timeouts.md")
+    assert "0 changes since HEAD." in tools("history", since="HEAD").message
     assert tools("status").body[1:] == ["2 files in 2 sources"]
-    assert warned(tools("history")) <= {"NOT_SET_UP"}
+    assert not tools("history").warnings
     tools.error("NOT_INITIALIZED", "remember", name="x", text="y")

@@ -284,7 +284,7 @@ def _moved_lines(ws: Workspace, target: Target, steps: Sequence[Step]) -> Iterat
 
 def _count_steps(steps: Sequence[Step], target: Target) -> str:
     counts = Counter(step.kind for step in steps)
-    counted = " and ".join(plural(number, kind) for kind, number in counts.items()) or plural(0, "commit")
+    counted = " and ".join(plural(number, kind) for kind, number in sorted(counts.items())) or plural(0, "commit")
     lines = f"lines {target.lines[0]} to {target.lines[1]} of " if target.lines else ""
     return f"{counted} changed {lines}{terminal_text.one_line(target.name)}." if target.name else f"{counted}."
 

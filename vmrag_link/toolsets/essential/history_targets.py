@@ -293,11 +293,12 @@ def _unknown(call: Call, name: str, tracked: list[str], reason: VmragError | Non
     knowledge base cannot be read.
     """
     closest = _closest(name, [*tracked, *_stored_names(call)])
-    if reason and not closest:
+    if reason:
+        reason.message = f"no file has or had the name {shortened(repr(name))}. {reason.message}"
+        reason.hint = f"closest names: {_enumerate(closest)}; {reason.hint}" if closest else reason.hint
         return reason
-    unread = f" The knowledge base was not read: {reason.message}" if reason else ""
     return DocumentMissing(
-        f"no file, folder, document or collection has or had the name {shortened(repr(name))}.{unread}",
+        f"no file, folder, document or collection has or had the name {shortened(repr(name))}.",
         hint=f"closest names: {_enumerate(closest)}" if closest else FIND,
         doc_id=name,
     )
