@@ -65,7 +65,8 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     """A tool as clients see it.
 
     `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
-    or refs, N may use the network, F writes files outside the knowledge base, D discards something.
+    or refs, N may use the network, F writes files outside the knowledge base, D discards something,
+    O replaces what exists.
     `on_read_only`: on a read-only server it changes no documents. `alias_of`: the tool of which it
     is another name, or a form for one case. `includes`: tools whose work it does as well.
     `same_effect`: those of them that have its effect on the same kind of data, so that to exclude
@@ -109,7 +110,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
         A tool that only reads has one of them. Some clients assume that a tool does not delete.
         """
-        hints = {"readOnlyHint": True} if self.reads else {"destructiveHint": "D" in self.effect}
+        hints = {"readOnlyHint": True} if self.reads else {"destructiveHint": not {"D", "O"}.isdisjoint(self.effect)}
         if self.idempotent and not self.reads:
             hints["idempotentHint"] = True
         return hints if "N" in self.effect else hints | {"openWorldHint": False}

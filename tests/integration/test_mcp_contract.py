@@ -128,7 +128,7 @@ def test_a_tool_is_listed_as_the_contract_says(name):
     assert sorted(listed.effect) == sorted(contract["effect"])
     assert listed.on_read_only == contract.get("on_read_only", False)
     reads = set(contract["effect"]) <= {"R", "N"}
-    hints = {"readOnlyHint": True} if reads else {"destructiveHint": "D" in contract["effect"]}
+    hints = {"readOnlyHint": True} if reads else {"destructiveHint": not {"D", "O"}.isdisjoint(contract["effect"])}
     hints |= {"idempotentHint": True} if contract.get("idempotent") and not reads else {}
     assert listed.annotations == hints | ({} if "N" in contract["effect"] else {"openWorldHint": False})
     assert listed.schema["type"] == "object"
@@ -136,6 +136,13 @@ def test_a_tool_is_listed_as_the_contract_says(name):
     required = [each for each, says in contract["parameters"].items() if says.get("required")]
     assert sorted(listed.schema.get("required", [])) == sorted(required)
     assert listed.description
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_tool_that_can_replace_or_delete_has_the_destructive_hint(name):
+    verbs = ("update", "modify", "rename", "replace", "delete", "forget", "remember", "resolve", "reset", "ingest")
+    if any(verb in name for verb in verbs):
+        assert catalogue()[name].annotations.get("destructive_hint"), name
 
 
 @pytest.mark.parametrize("name", TOOLS)

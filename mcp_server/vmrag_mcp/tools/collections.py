@@ -229,7 +229,7 @@ def chroma_create_collection(
     )
 
 
-@tool("W")
+@tool("WO")
 def chroma_modify_collection(
     call: Call,
     *,

@@ -354,7 +354,7 @@ def added(
     return [each.doc_id for each in documents], done
 
 
-@tool("W", of_files=True)
+@tool("WO", of_files=True)
 def chroma_update_documents(
     call: Call,
     *,

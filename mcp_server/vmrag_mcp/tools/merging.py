@@ -115,7 +115,7 @@ def _merged(done: merging.BranchMerge, source: str) -> str:
     return f"Merged {source!r} into {done.target!r}: {plural(done.merge.changes.total, 'document')} changed; {revision} is pinned there."
 
 
-@tool("W", by_argument={"commit=true": "dolt_commit"})
+@tool("WO", by_argument={"commit=true": "dolt_commit"})
 def resolve_conflicts(
     call: Call,
     *,

@@ -70,7 +70,7 @@ def chroma_get_collection(call: Call, *, collection_name: CollectionName) -> res
     )
 
 
-@tool("W", alias_of="chroma_modify_collection", includes=("chroma_get_collection",))
+@tool("WO", alias_of="chroma_modify_collection", includes=("chroma_get_collection",))
 def chroma_rename_collection(
     call: Call,
     *,
@@ -267,7 +267,7 @@ def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 # -- changing and deleting
 
 
-@tool("W", of_files=True, alias_of="chroma_update_documents")
+@tool("WO", of_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_content(
     call: Call, *, collection_name: CollectionName, doc_id: Id, document: LongText
 ) -> results.ChromaUpdateDocumentResult:
@@ -275,7 +275,7 @@ def chroma_update_document_content(
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
-@tool("W", of_files=True, alias_of="chroma_update_documents")
+@tool("WO", of_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_metadata(
     call: Call, *, collection_name: CollectionName, doc_id: Id, metadata: Metadata
 ) -> results.ChromaUpdateDocumentResult:

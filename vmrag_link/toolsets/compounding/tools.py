@@ -112,7 +112,7 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
     )
 
 
-@tool("W", idempotent=True)
+@tool("WO", idempotent=True)
 def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
     """Index one file of the project again, even if it did not change."""
     active, project = _active(call)
@@ -226,7 +226,7 @@ def delete_documents(
     )
 
 
-@tool("WF", idempotent=True)
+@tool("WFO", idempotent=True)
 def update_promotion_level(
     call: Call, *, document_path: Path, promotion_level: Annotated[Level, Given("new level")]
 ) -> results.UpdatePromotionLevelResult:

@@ -43,7 +43,7 @@ def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
     return ToolAnswer(row, message=message)
 
 
-@tool("W")
+@tool("WO")
 @fields_as_keywords
 def update_issue_log(call: Call, request: LogChange, *, log_id: LogId) -> ToolAnswer[UpdatedLog]:
     """Change the text, title, type or metadata of an issue log."""
@@ -87,7 +87,7 @@ def add_knowledge_doc(call: Call, request: NewDoc) -> ToolAnswer[AddedDoc]:
     return ToolAnswer(row, message=message)
 
 
-@tool("W")
+@tool("WO")
 @fields_as_keywords
 def update_knowledge_doc(
     call: Call, request: DocChange, *, doc_id: Annotated[str, Given("id of the document")]

@@ -121,7 +121,7 @@ def learning_log_quality_check(
     )
 
 
-@tool("WF")
+@tool("WFO")
 def learning_validate_evidence(
     call: Call,
     *,

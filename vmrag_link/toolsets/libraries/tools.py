@@ -92,7 +92,7 @@ Library = Annotated[str, Given("library such as handbook")]
 AnyLibrary = Annotated[str | None, Given("library; default: all")]
 
 
-@tool("W", idempotent=True)
+@tool("WO", idempotent=True)
 def ingest_file(
     call: Call,
     *,
@@ -107,7 +107,7 @@ def ingest_file(
     return _ingested(call, file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
 
 
-@tool("WN", idempotent=True)
+@tool("WNO", idempotent=True)
 def ingest_url(
     call: Call,
     *,

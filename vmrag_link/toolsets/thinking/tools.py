@@ -31,7 +31,7 @@ Results = Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)]
 Threshold = Annotated[float | None, Given("lowest similarity; default: set by the model", low=0, high=1, unset=-1)]
 
 
-@tool("W")
+@tool("WO")
 @fields_as_keywords
 def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[ThoughtReport]:
     """Store a thought of a session and show the thoughts before it, for problems of many steps.
