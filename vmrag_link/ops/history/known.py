@@ -117,8 +117,9 @@ def committed(ws: Workspace, here: KnownPlace) -> KnownPlace:
 
 
 def named(ws: Workspace, name: str) -> KnownPlace:
-    """What a name means, as `revparse.resolve_at` takes it and raises. A commit of git without a
-    pin has no stored documents.
+    """Return the place that a name means. A commit of git without a pin has no stored documents.
+
+    Raises the errors of `revparse.resolve_at`, except that one.
     """
     if name == WORKING:
         return working(ws)

@@ -86,8 +86,8 @@ def ends(ws: Workspace, names: Sequence[str]) -> Ends:
 
 
 def reach(ws: Workspace, name: str | None) -> Reach:
-    """What a revision or a range means to a log; without a name the revision here. One side of a
-    range may be a commit before the first pin: it had no revisions.
+    """Return what a log of a revision or a range shows; without a name, of the revision here. One
+    side of a range may be a commit before the first pin: it had no revisions.
     """
     if name is None or name == WORKING:
         return Reach((ws.revision_here(),))
