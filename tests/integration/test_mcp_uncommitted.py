@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,17 @@ def test_answers_about_notes_agree_with_status_before_the_first_commit(tmp_path,
     assert desk.pending() == ["added docs/setup.md"]
     desk.project.git("commit", "-q", "-m", "begin")
     assert desk.pending() == []
+
+
+def test_status_builds_no_index_of_files(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    desk = Desk(set_up(tmp_path / "repo", stored=False))
+    segments = desk.project.top / ".git/vmrag/segments"
+    shutil.rmtree(segments, ignore_errors=True)
+    assert desk.pending() == []
+    assert not segments.exists()
+    desk.tools("search", query="login")
+    assert segments.exists()
 
 
 # -- stored documents
