@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -17,13 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from bench import knowledge, mcp_beside
-from bench.mcp_process import OURS, serving
-from bench.timing import Figure, Run, in_turn
+from bench.mcp_process import OURS, Server, serving
+from bench.timing import Figure, Run, in_turn, once
 
 BARE = [sys.executable, "-m", "bench.bare_server"]
 DOCUMENTS = {"collection_name": "documents"}
 QUERY = "word12 word99 word4000 word7"
+VERSION = [*OURS[:-1], "--version"]
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 CALLS = 40
+STARTS = 11
+"""Rounds of the figures whose CPU is measured."""
 SIZE = 10_000
 SCHEMA_BYTES = 32_000
 
@@ -34,6 +42,7 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     subprocess.run([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env, check=True)
     root = {**env, "PYTHONPATH": str(Path(__file__).parents[1])}
     return [
+        *_cpu_of_start(repo, root),
         _start(repo, rounds, root),
         _start_of_all(repo, rounds, root),
         _schemas(repo, root),
@@ -48,6 +57,34 @@ def _answered(argv: list[str], cwd: Path, env: dict[str, str]) -> Run:
     with serving(argv, cwd, env) as server:
         server.ask("tools/list")
         return Run(time.perf_counter() - server.started, 0, 0)
+
+
+def _cpu_of_start(repo: Path, env: dict[str, str]) -> list[Figure]:
+    """Compare the CPU of a server that only lists its tools with `vmrag --version`."""
+    things = {
+        "version": lambda: once(VERSION, cwd=repo, env=env),
+        "handshake": lambda: _listed(repo, env, modern=False),
+        "modern": lambda: _listed(repo, env, modern=True),
+    }
+    seconds = {name: sample.cpu for name, sample in in_turn(things, STARTS).items()}
+    return [
+        Figure(f"MCP: CPU to tools/list ({era}), in `vmrag --version`", seconds[era] / seconds["version"], 3, seconds)
+        for era in ("handshake", "modern")
+    ]
+
+
+def _listed(cwd: Path, env: dict[str, str], *, modern: bool) -> Run:
+    """Run a server until it has answered `tools/list`. Its CPU includes its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with contextlib.closing(Server(OURS, cwd, env)) as server:
+        if modern:
+            server.ask("server/discover", _meta=ENVELOPE)
+            server.ask("tools/list", _meta=ENVELOPE)
+        else:
+            server.greet()
+            server.ask("tools/list")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Run(0, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 0)
 
 
 def _start(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
@@ -107,6 +144,7 @@ def _first_query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
 
     def first(pause: float) -> Run:
         with serving(OURS, repo, env) as server:
+            server.call("list_toolsets")  # loads the SDK
             server.ask("tools/list")
             time.sleep(pause)
             since = time.perf_counter()

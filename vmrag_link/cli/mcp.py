@@ -396,8 +396,10 @@ def refusals(refused: Iterable[ClientRefusal]) -> Iterator[str]:
 
 def main() -> None:
     """`vmrag-mcp` is `vmrag mcp`."""
+    from vmrag_link import startup
     from vmrag_link.cli.main import run
 
+    startup.begin()
     sys.exit(run(["mcp", *sys.argv[1:]]))
 
 
