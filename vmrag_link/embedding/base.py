@@ -51,6 +51,11 @@ class Model(Protocol):
         """Whether every machine makes the same vector of a text, as the index stores it."""
         return self.local
 
+    unrelated: float | None = None
+    """The cosine that the best hits of an unrelated question rarely reach (`retrieval.weakness`).
+    None: nobody has measured it.
+    """
+
     @property
     def window(self) -> int | None:
         """The length in characters above which a text is better cut; None where length does not

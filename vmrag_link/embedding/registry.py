@@ -132,6 +132,7 @@ class HashModel(Model):
 
     name = "hash"
     dimensions = HASH_DIMENSIONS
+    unrelated = 0.35
     window = None
     fingerprint = "hash-words-triples-256 v1"
 

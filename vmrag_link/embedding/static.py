@@ -78,6 +78,7 @@ class StaticModel(Model):
 
     name = "default"
     dimensions = 256
+    unrelated = 0.3
     window = None
     fingerprint = f"wordllama-l2-supercat-256-i8 {TABLE_SHA256[:16]} {TOKENIZER_SHA256[:16]} sum unit v2"
 
@@ -242,6 +243,7 @@ class MiniLmModel(Model):
 
     name = "minilm"
     dimensions = 384
+    unrelated = 0.3
     exact = False
     window = 1000  # English needs 4 to 5 characters a token
     fingerprint = f"all-minilm-l6-v2-int8 {MINILM_WEIGHTS_SHA256[:16]} {MINILM_TOKENIZER_SHA256[:16]} mean unit v1"

@@ -13,12 +13,12 @@ import msgspec
 
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import UsageInvalid, no_collection, unusable
-from vmrag_link.index import view
+from vmrag_link.index import keywords, view
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
-from vmrag_link.retrieval import filters
+from vmrag_link.retrieval import filters, weakness
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranker
@@ -152,6 +152,28 @@ class Searcher:
             cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, text), rows)
             found |= zip(numbers, cosines, strict=True)
         return [round(found[at], DIGITS[Mode.VECTOR]) for at in range(len(hits))]
+
+    def is_weak(self, query: Query, hits: Sequence[Hit]) -> bool:
+        """Return whether these hits are a weak answer (`retrieval.weakness`).
+
+        An answer by words alone, or by a model that was not measured, is never weak. Raises as
+        `search`.
+        """
+        if query.mode == Mode.KEYWORD or not hits:
+            return False
+        with self._damage_errors():
+            first = hits[: weakness.FIRST]
+            limits = [self._query_vectors.stored_with(self._held[hit.collection]).unrelated for hit in first]
+            cosines = self._cosines(query.text, first)
+            if any(limit is None or cosine >= limit for limit, cosine in zip(limits, cosines, strict=True)):
+                return False
+            asked = self._collections(query)
+            names = [held.collection.name for held in asked]
+            holding = {
+                tuple(term): sum(len(set(rows)) for rows in self._index.occurrences(term, names).values())
+                for term in keywords.terms(query.text)
+            }
+            return not weakness.shares_rare_word(hits[0], holding, sum(held.chunks for held in asked))
 
     def collections(self) -> list[Collection]:
         """The definitions with which the index was made, by name."""

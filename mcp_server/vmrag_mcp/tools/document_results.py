@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -16,6 +16,7 @@ WithEmbeddings = Meta(description="include has embeddings")
 FileLines = Meta(description="of a file whose lines are the document's")
 OfFile = Meta(description="kind of the collection is source")
 OfTree = Meta(description="the lines are those of a file of the repository")
+Weak = Meta(description="no passage shares a rare word with the question, and none is near it")
 Packing = Meta(description="max_tokens or neighbours was given")
 Truncated = Annotated[bool | UnsetType, Meta(description="the document was cut to 2000 characters")]
 
@@ -75,6 +76,7 @@ class QueryMatches(Record, frozen=True):
 
     query: str
     matches: list[QueryMatch]
+    weak: Annotated[Literal[True] | UnsetType, Weak] = UNSET
 
 
 class QueryPassage(Record, frozen=True, kw_only=True):
@@ -108,6 +110,7 @@ class ChromaQueryDocumentsResult(ToolResult, frozen=True):
     distances: Annotated[list[list[float]] | UnsetType, WithDistances] = UNSET
     passages: Annotated[list[QueryPassage] | UnsetType, Packing] = UNSET
     tokens: Annotated[int | UnsetType, Packing] = UNSET
+    weak: Annotated[Literal[True] | UnsetType, Weak] = UNSET
 
 
 class FoundDocument(Record, frozen=True):

@@ -144,7 +144,9 @@ def chroma_query_documents(
         call,
         [
             answers.QueryMatches(
-                text, [_make_match(report, number, at, include, named=everywhere) for at in range(len(found))]
+                text,
+                [_make_match(report, number, at, include, named=everywhere) for at in range(len(found))],
+                weak=True if report.weak[number] else UNSET,
             )
             for number, (text, found) in enumerate(zip(query_texts, report.matches, strict=True))
         ],
@@ -187,6 +189,7 @@ def _pack_passages(
         ids=[],
         passages=[_passage(each) for each in packed.passages],
         tokens=packed.tokens,
+        weak=True if all(report.weak) else UNSET,
         message=f"{plural(len(packed.passages), 'passage')} from {where_found}, about {packed.tokens:,} tokens{more}.",
     )
 
@@ -222,7 +225,7 @@ def _that_fit(call: Call, results: list[answers.QueryMatches]) -> list[answers.Q
                 break
             matches.append(each)
         if matches or not text.matches:
-            kept.append(answers.QueryMatches(text.query, matches))
+            kept.append(answers.QueryMatches(text.query, matches, text.weak))
         if len(matches) < len(text.matches):
             break
     if left := sum(len(each.matches) for each in results) - sum(len(each.matches) for each in kept):

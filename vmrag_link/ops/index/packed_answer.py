@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection as Several
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Literal, Self
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from vmrag_link.errors import EngineError
@@ -15,9 +17,13 @@ from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, 
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.passages import committed_files, documents_of, mark_notes, names_of_hits
 from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
-from vmrag_link.retrieval.query import Hit, Query
+from vmrag_link.retrieval import weakness
+from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import ReadableStore, View, Workspace
+
+_WEAK_BUDGET = 400
+"""Tokens of a weak answer."""
 
 
 class PackRequest(Record, frozen=True):
@@ -27,6 +33,14 @@ class PackRequest(Record, frozen=True):
 
     budget: int
     neighbours: int = 0
+    frugal: bool = False
+    """Whether to leave out hits that are not worth reading, and most of a weak answer."""
+
+    def select(self, hits: Sequence[Hit], mode: Mode, *, weak: bool) -> tuple[Sequence[Hit], Self]:
+        """Return the hits to pack, and the request for them."""
+        if self.frugal and weak:
+            return hits[: weakness.FIRST], replace(self, budget=min(self.budget, _WEAK_BUDGET))
+        return weakness.worth_reading(hits) if self.frugal and mode == Mode.HYBRID else hits, self
 
 
 class PackedReport(Record, frozen=True):
@@ -39,6 +53,8 @@ class PackedReport(Record, frozen=True):
     kb: KbBlock
     notes: tuple[str, ...] = ()
     copies: tuple[StoredCopy, ...] = ()
+    weak: Literal[True] | UnsetType = UNSET
+    """Whether the answer is weak (`retrieval.weakness`). UNSET if not."""
 
 
 def packed_answer(
@@ -50,11 +66,12 @@ def packed_answer(
     def look(searcher: Searcher, view: View) -> PackedReport:
         found = answer(ws, searcher, view, asked)
         packer = HitPacker(ws, searcher, view, committed=at is not None)
-        packed = packer.pack(found.results, request)
+        hits, chosen = request.select(found.results, asked.mode, weak=found.weak is True)
+        packed = packer.pack(hits, chosen)
         shown = {(each.collection, each.doc_id) for each in packed.passages}
         copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()
         return PackedReport(
-            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies
+            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies, found.weak
         )
 
     report = searching(ws, look, at=at)

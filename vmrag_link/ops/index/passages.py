@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from vmrag_link.errors import EngineError
@@ -46,6 +48,8 @@ class PassageReport(Record, frozen=True):
     kb: KbBlock
     notes: tuple[str, ...] = ()
     copies: tuple[StoredCopy, ...] = ()
+    weak: Literal[True] | UnsetType = UNSET
+    """Whether the answer is weak (`retrieval.weakness`). UNSET if not."""
 
 
 def passages(
@@ -84,7 +88,7 @@ def passages(
                 copies = find_copies(ws, read)
         except EngineError as why:  # the index answers without the knowledge base
             ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
-        return PassageReport(passages, found.kb, found.notes, copies)
+        return PassageReport(passages, found.kb, found.notes, copies, found.weak)
 
     report = searching(ws, look, at=at)
     return report if at else replace(report, kb=with_untracked_matches(ws, asked, report.kb))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from vmrag_link import permissions
@@ -38,6 +39,8 @@ class QueryReport(Record, frozen=True):
     results: list[Hit]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    weak: Literal[True] | UnsetType = UNSET
+    """Whether the answer is weak (`retrieval.weakness`). UNSET if not."""
 
 
 def require_query(text: str) -> None:
@@ -75,7 +78,8 @@ def answer(ws: ReadableStore, searcher: Searcher, view: View, asked: Query) -> Q
     except CollectionMissing as error:
         require_readable(view, error.details["collection_name"], error.details["collections"])
         raise
-    return QueryReport(results, viewed(ws, view).kb, view.notes)
+    weak: Literal[True] | UnsetType = True if searcher.is_weak(asked, results) else UNSET
+    return QueryReport(results, viewed(ws, view).kb, view.notes, weak)
 
 
 def require_readable(view: View, name: str, there: Sequence[str]) -> None:

@@ -55,6 +55,8 @@ class SimilarReport(Record, frozen=True):
     embeddings: Mapping[tuple[str, str], list[float]]
     packed: Packed | None
     standing: Standing
+    weak: Sequence[bool] = ()
+    """Whether the answer to each text is weak (`retrieval.weakness`)."""
 
 
 def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: SimilarRequest) -> SimilarReport:
@@ -85,10 +87,15 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
             narrowing=request.narrowing,
         )
         matches, cosines = _rank(searcher, asked, texts, cosines=request.pack is None)
+        weak = [
+            searcher.is_weak(msgspec.structs.replace(asked, text=text), found)
+            for text, found in zip(texts, matches, strict=True)
+        ]
         packed = None
         places: list[list[PassagePlace | None]] = []
         if request.pack:
-            packed = HitPacker(ws, searcher, view).pack(_by_turns(matches), request.pack)
+            hits, chosen = request.pack.select(_by_turns(matches), mode, weak=all(weak))
+            packed = HitPacker(ws, searcher, view).pack(hits, chosen)
         else:
             places = [file_places(ws, searcher, view, *each) for each in zip(texts, matches, strict=True)]
         return SimilarReport(
@@ -100,6 +107,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
             embeddings=_embeddings(ws, searcher, matches) if request.embeddings else {},
             packed=packed,
             standing=viewed(ws, view),
+            weak=weak,
         )
 
     return searching(ws, look, files=name is None and request.files)

@@ -64,6 +64,8 @@ class Passages(Record, frozen=True):
     left_out: int
     standing: Standing
     notice: str = ""
+    weak: bool = False
+    """Whether no passage helps (`retrieval.weakness`)."""
 
 
 def question(
@@ -131,14 +133,16 @@ def _answer(ws: Workspace, asked: NarrowedQuestion, budget: int, *, files: bool 
         return _answer_at(ws, asked, budget, at if files else replace(at, commit=None, config=None))
     store = stores.readable(ws, asked.collection) if asked.collection else ws
     mode = Mode(ws.config.retrieval.mode)
-    request = SimilarRequest(MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget), files=files)
+    request = SimilarRequest(
+        MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget, frugal=True), files=files
+    )
     found = similar(store, asked.collection or None, [asked.words], request)
     assert found.packed is not None  # noqa: S101  the request asks for it
     collections = (asked.collection,) if asked.collection else None
     query = Query(asked.words, collections, ws.config.retrieval.k, mode, narrowing=asked.narrowed)
     kb = with_untracked_matches(ws, query, found.standing.kb)
     stands = replace(found.standing, kb=kb)
-    return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, stands)
+    return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, stands, weak=all(found.weak))
 
 
 def _quick_answer(ws: Workspace, asked: NarrowedQuestion, budget: int, deadline: float) -> Passages:
@@ -192,8 +196,8 @@ def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRe
         mode=Mode(at.retrieval.mode),
         narrowing=asked.narrowed,
     )
-    found = packed_answer(ws, query, PackRequest(budget), at=at)
-    return Passages(found.passages, found.tokens, found.left_out, stood(found.kb, found.notes))
+    found = packed_answer(ws, query, PackRequest(budget, frugal=True), at=at)
+    return Passages(found.passages, found.tokens, found.left_out, stood(found.kb, found.notes), weak=found.weak is True)
 
 
 def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, Standing, str]:

@@ -16,6 +16,7 @@ from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
 from vmrag_link.retrieval.query import LEAST_BUDGET
+from vmrag_link.retrieval.weakness import WEAK
 from vmrag_link.toolsets.essential import folders, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
@@ -60,9 +61,10 @@ def search_documents(
     call.quotes((each.collection, each.doc_id) for each in answer.found)
     where = f" with {asked.narrowed.shown}" if asked.narrowed and not answer.found else ""
     untracked = untracked_notice(answer.standing.kb)
-    more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out else ""
+    more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out and not answer.weak else ""
     sentences = [
         f"{plural(len(answer.found), 'passage')}{where}{more}.",
+        f"{WEAK}." if answer.weak else "",
         "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
         f"{untracked}." if untracked else "",
         "" if ref else _describe_uncovered(call.ws),
@@ -96,9 +98,7 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
     count = plural(len(report.definitions), "definition")
     return TextResult(
         text="\n".join(map(_show_definition, shown)),
-        message=" ".join(
-            filter(None, [f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.", notice])
-        ),
+        message=f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.",
     )
 
 

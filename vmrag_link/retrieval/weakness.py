@@ -1,0 +1,53 @@
+"""Which answers are weak, and which passages are worth reading.
+
+An answer is weak if its best hit shares no rare word with the question, and if no cosine of its
+first hits reaches what unrelated texts reach (`Model.unrelated`). Rare is a word that is about as
+rare as the rarest one of the question, which may be in no text. Neither changes a ranking.
+`bench/weakness.py` has the figures.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from vmrag_link.index import keywords
+from vmrag_link.retrieval.query import Hit
+
+WEAK = "weak: no passage shares a rare word with the question"
+
+FIRST = 3
+"""Hits whose cosines are compared, and as many as an answer always shows."""
+
+_RARE = 0.9
+"""From this part of the rarest word's weight on, a word is rare."""
+
+_WORTH = 0.6
+"""From this part of the best score on, a hit is worth reading."""
+
+
+def worth_reading(hits: Sequence[Hit]) -> Sequence[Hit]:
+    """Return the first hits of a hybrid ranking without those that are far below the best."""
+    least = hits[0].score * _WORTH if hits else 0
+    count = next((number for number, hit in enumerate(hits) if hit.score < least), len(hits))
+    return hits[: max(count, FIRST)]
+
+
+def shares_rare_word(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: int) -> bool:
+    """Return whether a hit has a rare word of a question.
+
+    `holding`: how many of the `texts` have each of its words, by what the tokenizer makes of them.
+    """
+    weights = {term: math.log1p((texts - count + 0.5) / (count + 0.5)) for term, count in holding.items()}
+    least = _RARE * max(weights.values(), default=0)
+    rare = {term for term, weight in weights.items() if weight >= least}
+    return not rare or not rare.isdisjoint(_terms_of(hit))
+
+
+def _terms_of(hit: Hit) -> set[tuple[str, ...]]:
+    about = " ".join([hit.doc_id, *(str(hit.metadata.get(key, "")) for key in ("title", "symbol"))])
+    text = f"{hit.text} {about}"
+    words = {*re.findall(r"\w+", text.lower()), *keywords.parts(text).lower().split()}
+    words |= {part for word in words if "_" in word for part in word.split("_") if part}
+    return set(map(tuple, keywords.terms_of(words)))
