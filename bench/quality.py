@@ -124,9 +124,9 @@ def rank_of(hits: list[Hit], question: Question) -> int:
 
 
 @contextlib.contextmanager
-def open_index(folder: Path, collections: Mapping[str, QuestionSet]):
+def open_index(folder: Path, collections: Mapping[str, QuestionSet], model: str = "default"):
     """Searchers over the documents, by ranking; as `vmrag import` indexes them."""
-    env = knowledge.environment(folder.parent / "home")
+    env = knowledge.environment(folder.parent / "home") | {"VMRAG_EMBEDDING_MODEL": model}
     if not (folder / ".git/done").exists():
         for name, made in collections.items():
             (folder / name).mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ loses by leaving out hits that are far below the best.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="keep packages and repositories here, for the next run")
     parser.add_argument("--model", default="default", help="embedding model (default: default)")
     given = parser.parse_args()
-    os.environ["VMRAG_EMBEDDING_MODEL"] = given.model
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.into or Path(temporary)
         quality_sets.fetch(folder / "packages")
@@ -43,7 +41,7 @@ def main() -> None:
         }
         for name, some in {**{name: {"pages": each} for name, each in made.items()}, "together": made}.items():
             questions = [each for one in some.values() for asked in one.questions.values() for each in asked]
-            with quality.open_index(folder / given.model / name, some) as searcher:
+            with quality.open_index(folder / given.model / name, some, given.model) as searcher:
                 _report(name, searcher(Ranking()), questions)
 
 
