@@ -1,8 +1,5 @@
 """The clients' own programs read what `vmrag mcp install` wrote, and start the server that it
-names. From npm, on a Node from PyPI.
-
-Claude Code is not among them, as its licence is no open one; the others (Claude Desktop, Cursor,
-VS Code, Windsurf, Zed, Junie, Kiro) are in no registry.
+names. `tests/support/client_programs.py` installs them.
 """
 
 from __future__ import annotations
@@ -14,41 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import npm, terminal
+from tests.support import client_programs, npm, terminal
 from tests.support.terminal import Project
 
-template, project = terminal.template, terminal.project
+template, project, programs = terminal.template, terminal.project, client_programs.programs
 
 pytestmark = [pytest.mark.long, pytest.mark.hooks("off")]
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "@anthropic-ai/mcpb@2.1.2",
-    "@openai/codex@0.171.0",
-    "@google/gemini-cli@0.61.0",
-    "opencode-ai@1.18.33",
-    "@aaif/goose@0.20.1",
-)
-PROGRAMS = {
-    "codex": "@openai/codex/bin/codex.js",
-    "gemini": "@google/gemini-cli/bundle/gemini.js",
-    "opencode": "opencode-*/bin/opencode",
-    "goose": "@aaif/goose-binary-*/bin/goose",
-    "mcpb": "@anthropic-ai/mcpb/dist/cli/cli.js",
-}
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    folder = tmp_path_factory.mktemp("clients")
-    (folder / "package.json").write_text("{}")
-    npm.install(folder, "--ignore-scripts", "--cache", str(folder / "cache"), *PACKAGES)
-    found = {name: sorted((folder / "node_modules").glob(pattern)) for name, pattern in PROGRAMS.items()}
-    return {
-        name: [*([str(npm.node())] if paths[0].suffix == ".js" else []), str(paths[-1])]
-        for name, paths in found.items()
-        if paths
-    }
 
 
 @pytest.fixture
