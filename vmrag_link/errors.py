@@ -305,6 +305,10 @@ class PinRevisionMissing(PinError):
     code = "PIN_MISSING_REVISION"
 
 
+NO_DOCUMENTS = (NotInitialized, PinMissing, PinRevisionMissing)
+"""Why no stored documents can be read. Files of sources still answer."""
+
+
 class RevisionUnpinned(PinError):
     """A revision was committed, but HEAD moved before it could be pinned."""
 

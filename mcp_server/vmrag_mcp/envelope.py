@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError, plural
+from vmrag_link.errors import (
+    InitializedElsewhere,
+    KnowledgeElsewhere,
+    LibraryRefused,
+    MergeRefused,
+    PinRevisionMissing,
+    VmragError,
+    plural,
+)
 from vmrag_mcp.options import runnable
 from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, ToolWarning
 
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
 
 SUGGESTIONS = {
     "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
-    "ALREADY_INITIALIZED": ("dolt_fetch and dolt_pull bring what is new", "dolt_reset goes back to a commit"),
+    "ALREADY_INITIALIZED": ("dolt_fetch and dolt_pull bring what is new",),
     "COLLECTION_NOT_FOUND": ("chroma_list_collections shows what exists", "chroma_create_collection creates one"),
     "COLLECTION_EXISTS": ("chroma_get_collection_info shows it", "get_or_create=true takes the one that exists"),
     "DOCUMENT_NOT_FOUND": ("chroma_get_documents lists the documents of a collection",),
@@ -41,12 +49,12 @@ SUGGESTIONS = {
     "NO_COMMITS_TO_PUSH": ("dolt_commit makes a commit", "dolt_status shows how far ahead the branch is"),
     "CONFIRMATION_REQUIRED": ("Ask the user, then call again with the confirmation.",),
     "BRANCH_NOT_FOUND": ("dolt_branches lists the branches",),
-    "BRANCH_NOT_MERGED": ("merge_branch takes in what it holds", "force=true deletes it; its hash still reads it"),
+    "BRANCH_NOT_MERGED": ("merge_branch takes in what it holds",),
     "BRANCH_EXISTS": ("dolt_checkout goes to a branch that exists",),
     "COMMIT_NOT_FOUND": ("dolt_commits and dolt_find list commits", "dolt_fetch brings a remote's"),
     "NO_PIN": ("dolt_init starts this git branch without documents, and names what it could have instead",),
     "PIN_MISSING_REVISION": ("dolt_fetch brings a remote's commits",),
-    "MERGE_CONFLICT": ("resolve_conflicts decides", "dolt_reset with confirm_discard=true gives the merge up"),
+    "MERGE_CONFLICT": ("resolve_conflicts decides",),
     "NO_UPSTREAM": ("dolt_push puts the branch on the remote", "branch names the one to pull"),
     "SERVICE_NOT_TRUSTED": (
         "Only the user can agree to a service, which may cost them money, in a terminal; until then take collections without it.",
@@ -98,17 +106,18 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
     asks = error.code == "CONFIRMATION_REQUIRED" or "ask" in given  # the person must see all of what they agree to
     details = given if asks else {key: _without_middle(value) for key, value in given.items()}
-    if error.code in ERROR_TYPES:
-        details["error_type"] = ERROR_TYPES[error.code]
+    code = PinRevisionMissing.code if isinstance(error, KnowledgeElsewhere) else error.code
+    if code in ERROR_TYPES:
+        details["error_type"] = ERROR_TYPES[code]
     if error.code == "DATABASE_ERROR":
         details.setdefault("backend", "dolt")
     envelope = {
         "success": False,
-        "error": error.code,
+        "error": code,
         "message": runnable(terminal_text.visible(error.message if asks else _without_middle(error.message))),
         "details": details,
         "suggestions": _suggestions(error, tools),
-        "code": error.code,
+        "code": code,
         "status": "error",
     }
     if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
@@ -132,10 +141,29 @@ def _without_middle(value: Any, most: int = LONGEST) -> Any:
 
 def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
     """What helps, at least one: tools first, then the error's own hint, a command."""
-    wanted = [*_by_code(error), error.hint]
+    hint = keeping(error.hint)
+    if isinstance(error, KnowledgeElsewhere | InitializedElsewhere) and "vmrag clone" not in hint:
+        hint = f"{hint}; then: vmrag clone"
+    wanted = [*_by_code(error), hint]
     fitting = filter(None, (tools.worded(text) if tools else text for text in wanted))
     shown = (terminal_text.visible(_without_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))
     return [runnable(text) for text in shown] or [runnable(LAST_RESORT)]
+
+
+_DISCARDS = re.compile(
+    r"\brm -|\bgit rm\b|\binit --new\b|--accept-loss|--delete\b|\b(?:push\b[^;]*|with )--force\b|reset --hard|branch -D"
+)
+"""In a command that may delete a pin, a knowledge base or a ref. Only a person decides that."""
+
+_ASIDE = re.compile(r"\s*\([^()]*\)")
+
+
+def keeping(hint: str) -> str:
+    """Return a hint without the ways that discard something; empty if there are no others."""
+    if not _DISCARDS.search(hint):
+        return hint
+    bare = _ASIDE.sub(lambda aside: "" if _DISCARDS.search(aside[0]) else aside[0], hint)
+    return "; ".join(way for way in re.split(r"; |, (?=or )", bare) if not _DISCARDS.search(way))
 
 
 def _by_code(error: VmragError) -> tuple[str, ...]:
@@ -233,8 +261,8 @@ def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[Tool
     return "\n".join(lines)
 
 
-_LABELLED = re.compile(r"[a-z]+: ")
-"""The beginning of a line that is not text of a document: that is fenced, or follows a place."""
+_QUOTED = re.compile(r"[\s+|>-]|.*?[:-]\d+(?:[-: ]|$)")
+"""The beginning of a line outside of a fence that may be text of a document, after a place."""
 
 
 def _runnable_lines(text: str) -> str:
@@ -243,7 +271,7 @@ def _runnable_lines(text: str) -> str:
     for line in text.split("\n"):
         if line.startswith("```") and fence in ("", line):
             fence = "" if fence else line
-        lines.append(runnable(line) if not fence and _LABELLED.match(line) else line)
+        lines.append(line if fence or _QUOTED.match(line) else runnable(line))
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from vmrag_link import terminal_text
 from vmrag_link import trust as agreements
 from vmrag_link.engines import opening
-from vmrag_link.errors import UsageError, VmragError, system_failure
+from vmrag_link.errors import NotInitialized, UsageError, VmragError, system_failure
 from vmrag_link.git import configuration
 from vmrag_link.git.run import answering_agent
 from vmrag_link.models import Record
@@ -381,9 +381,14 @@ class Session:
                 if not ws.initialized:
                     from vmrag_link.ops.follow import lazy_fetch
 
-                    with contextlib.suppress(VmragError) if of_git else contextlib.nullcontext():
+                    try:
                         if lazy_fetch.bring(ws):
                             self._fetched.set()
+                    except VmragError as why:
+                        files = of_files and ws.sources.configured and isinstance(why, NotInitialized)
+                        if not (of_git or files):
+                            raise
+                        progress.notes.clear()  # the answer tells what is missing
                 if ws.initialized or not (of_git or (of_files and ws.sources.configured)):
                     if not of_git:
                         ws.engine  # noqa: B018

@@ -114,7 +114,7 @@ def command(
     _refuse_together(click.get_current_context())
     words, narrowed = ("", narrowed) if symbols is not None else answering.parse_text(text, narrowed)
     with invocation.workspace() as ws, ws.sources.searching_untracked() if untracked else contextlib.nullcontext():
-        at = ranked_at(ws, ref) if ref is not None else None
+        at = ranked_at(ws, ref, or_files=True) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
         asked = Query(
             text=words,

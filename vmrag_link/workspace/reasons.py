@@ -128,7 +128,8 @@ def missing_revision(missing: str, revision: str, why: VmragError | None) -> Pin
     """The error for a pinned revision that is not here, and why it could not be fetched."""
     if why is None:
         return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
-    return PinRevisionMissing(f"{missing} {why.message}", hint=why.hint, revision=revision, cause=why.cause)
+    hint = why.hint if "vmrag " in why.hint else "; then: ".join(filter(None, (why.hint, "vmrag fetch")))
+    return PinRevisionMissing(f"{missing} {why.message}", hint=hint, revision=revision, cause=why.cause)
 
 
 def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
@@ -152,6 +153,17 @@ def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
     if target.state in ("pinned", "missing") and background.running(background.sync_of(ws.places)):
         why += ", and the index follows in the background"
     return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
+
+
+def missing_documents(why: VmragError) -> tuple[str, ...]:
+    """Return the note of an answer that comes from files because the pinned revision is missing.
+
+    Empty if the commit pins nothing.
+    """
+    if not isinstance(why, KnowledgeElsewhere | KnowledgeLost | PinRevisionMissing):
+        return ()
+    command = "vmrag fetch" if isinstance(why, PinRevisionMissing) else "vmrag clone"
+    return (f"{why.message.rstrip('.')}; only files answer. Fetch the stored documents: {command}",)
 
 
 def _not_trusted(ws: WorkTree) -> RemoteNotTrusted | None:

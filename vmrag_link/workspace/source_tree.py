@@ -178,6 +178,8 @@ class SourceStore(StoreBesideWorkTree):
         super().__init__(ws)
         self._held = contextlib.ExitStack()
         self._opened: OpenSources | None = None
+        self.notes: tuple[str, ...] = ()
+        """Why the files answer alone, if the commit pins stored documents."""
         self.reader = SourceReader(self)
 
     def close(self) -> None:
@@ -231,4 +233,4 @@ class SourceReader:
     def view(self) -> Iterator[View]:
         store = self._store
         opened, head = store.refreshed(), plumbing.head(store.places).commit
-        yield View(opened.folder, "", None, dirty=False, git_head=head, sources=opened)
+        yield View(opened.folder, "", None, dirty=False, git_head=head, notes=store.notes, sources=opened)

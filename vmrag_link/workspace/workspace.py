@@ -11,7 +11,7 @@ from vmrag_link.config import Loaded
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
-from vmrag_link.errors import IndexFailed, ServerUnreachable, VmragError
+from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
@@ -65,6 +65,8 @@ class Workspace:
         self.progress = progress
         self.index_file = index_file
         self.unreached: VmragError | None = None
+        self.elsewhere: NotInitialized | None = None
+        """Why this command could not fetch the knowledge base of a clone."""
         self.unbuilt: VmragError | None = None
         self.offline: ServerUnreachable | None = None
         self.reader = Reader(self)
@@ -120,6 +122,7 @@ class Workspace:
         """
         self.files.close()
         self.sources = Sources(self)
+        self.elsewhere = None
 
     # -- settings ----------------------------------------------------------------------------------
 

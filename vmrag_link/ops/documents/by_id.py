@@ -6,7 +6,7 @@ from typing import Any
 
 from vmrag_link.documents import import_base
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import DocumentMissing, NotInitialized, PinMissing, UsageInvalid, enumerated
+from vmrag_link.errors import NO_DOCUMENTS, DocumentMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import LIBRARY, At, Collection, Document, DocumentTable, Record
 from vmrag_link.ops.documents import collections, named_files, note_writes, writing
@@ -14,7 +14,7 @@ from vmrag_link.ops.documents.collections import DOCUMENTS, source_read_only
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, standing, with_sources
+from vmrag_link.ops.follow.provenance import Standing, only_files, standing, with_sources
 from vmrag_link.workspace import ReadableStore, Workspace
 
 Found = tuple[Collection, Document]
@@ -57,11 +57,11 @@ def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, S
 
     try:
         return read_consistently(ws, look, index=False)
-    except (NotInitialized, PinMissing):
+    except NO_DOCUMENTS as why:
         files = _files(ws, doc_id, table)
         if not (files or (ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS))):
             raise
-        return _whole(ws, *_one(files, doc_id, table)), standing(ws.files)
+        return _whole(ws, *_one(files, doc_id, table)), standing(only_files(ws, why))
 
 
 def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:

@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from vmrag_link import shown_names
 from vmrag_link.errors import (
+    NO_DOCUMENTS,
     Busy,
     ConfigInvalid,
     FileSystemError,
     GitReferenceMissing,
     IndexExtraMissing,
     IndexFailed,
-    NotInitialized,
-    PinMissing,
     no_collection,
 )
 from vmrag_link.git import plumbing
@@ -30,7 +29,7 @@ from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
-from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, source_tree
+from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
@@ -100,9 +99,11 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
     """As `list_documents`, beside these of `files`."""
     try:
         at = _place(ws)
-    except (NotInitialized, PinMissing):
+    except NO_DOCUMENTS as why:
         if files is None:
             raise
+        for note in reasons.missing_documents(why):
+            ws.progress.note(note)
         return ListReport(files)
     if files is not None and collection is not None:
         return ListReport(files)

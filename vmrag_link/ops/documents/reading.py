@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import (
+    NO_DOCUMENTS,
+    CollectionMissing,
     DocumentMissing,
     FilterInvalid,
     GitReferenceMissing,
-    NotInitialized,
-    PinMissing,
     ServerUnreachable,
     UsageInvalid,
     first_of,
@@ -31,7 +31,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import beside, plumbing
 from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed, with_sources
+from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, standing_in_git, viewed, with_sources
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.paths import FileStamp, Places, file_stamp
 from vmrag_link.retrieval.narrowing import path_matcher
@@ -118,8 +118,14 @@ def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Stand
             return _read_stored(
                 ws, ref, lambda rows, stands: look(WithFiles(rows, files), with_sources(stands, opened))
             )
-        except (NotInitialized, PinMissing):
-            return look(files, with_sources(_at(ws, ""), opened))
+        except NO_DOCUMENTS as why:
+            stands = standing_in_git(ws, why)
+            try:
+                return look(files, with_sources(stands, opened))
+            except CollectionMissing:
+                if stands.notes:  # it may be among the stored documents that are missing
+                    raise why from None
+                raise
 
 
 def _read_stored(ws: Workspace, ref: str | None, look: Callable[[TextSource, Standing], T]) -> T:
@@ -340,12 +346,11 @@ def grep(
     with known.naming_collections(ws, collections):
         try:
             return _read_stored(ws, ref, look)
-        except (NotInitialized, PinMissing) as why:
+        except NO_DOCUMENTS as why:
             if not files.texts or {*collections} - {*files.collections}:
                 raise
-            found = files.name_documents(in_files, None, "")
-            notes = () if ws.stores_nothing else (why.message,)
-            return GrepReport(found, _at(ws, "").kb, notes, tuple(skipped))
+            found, stands = files.name_documents(in_files, None, ""), standing_in_git(ws, why)
+            return GrepReport(found, stands.kb, stands.notes, tuple(skipped))
 
 
 def count_uncovered(ws: Workspace) -> int:

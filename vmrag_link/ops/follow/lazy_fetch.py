@@ -129,6 +129,8 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
     pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
+    if not insist and ws.elsewhere:
+        raise ws.elsewhere
     if not insist and (earlier := _recent_failure(ws, pin)):
         raise reasons.uninitialized(ws, earlier.error)
     from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
@@ -138,7 +140,8 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
     except (RemoteError, FileSystemError) as why:
         if isinstance(why, RemoteUnreachable):
             _remember(ws, pin, why)
-        raise reasons.uninitialized(ws, why) from why
+        ws.elsewhere = reasons.uninitialized(ws, why)
+        raise ws.elsewhere from why
     return True
 
 

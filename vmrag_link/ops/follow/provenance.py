@@ -4,7 +4,6 @@ query asks instead of the work tree, which is a commit's pin and its files.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ from vmrag_link.errors import (
     KnowledgeMoved,
     NotInitialized,
     PinMissing,
+    PinRevisionMissing,
     VmragError,
     first_of,
     plural,
@@ -98,11 +98,14 @@ def standing(ws: ReadableStore) -> Standing:
     return Standing(seen.at, seen.revision, block, notes)
 
 
-def standing_in_git(ws: Workspace) -> Standing:
-    """Return where the files of a work tree are: at git's HEAD. The knowledge base is not read."""
-    head = plumbing.head(ws.places).commit
-    block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=True)
-    return Standing("", "", block, ())
+def standing_in_git(ws: Workspace, why: VmragError | None = None) -> Standing:
+    """Return where the files of a work tree are: at git's HEAD. The knowledge base is not read.
+
+    `why`: the error for the knowledge base; a note tells if the commit pins it.
+    """
+    head, notes = plumbing.head(ws.places).commit, reasons.missing_documents(why) if why else ()
+    block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=not notes)
+    return Standing("", "", block, notes)
 
 
 def viewed(ws: ReadableStore, view: View) -> Standing:
@@ -222,13 +225,14 @@ class RankedRevision(Record, frozen=True):
     """A place that is asked instead of the work tree: a revision, and the settings that rank.
 
     `commit` and `config`: whose files are asked, too, as its own `sources` say; where the revision
-    is empty, they alone are.
+    is empty, they alone are. `notes`: why its documents are missing, if so.
     """
 
     revision: str
     retrieval: RetrievalSettings
     commit: str | None = None
     config: Config | None = None
+    notes: tuple[str, ...] = ()
 
 
 def files_alone(ws: Workspace, why: VmragError) -> bool:
@@ -237,18 +241,38 @@ def files_alone(ws: Workspace, why: VmragError) -> bool:
     return missing and bool(ws.sources.configured)
 
 
-def ranked_at(ws: Workspace, ref: str) -> RankedRevision:
+def only_files(ws: Workspace, why: VmragError) -> SourceStore:
+    """Return the files of sources, which answer if no stored documents can be read.
+
+    Their views note what is missing. Raises `why` if there are no sources.
+    """
+    if not ws.sources.configured:
+        raise why
+    ws.files.notes = reasons.missing_documents(why)
+    return ws.files
+
+
+def ranked_at(ws: Workspace, ref: str, *, or_files: bool = False) -> RankedRevision:
     """What a git ref pins, asked as its own settings say. Raises as `lazy_fetch.pinned_at`, and
     `ConfigInvalid`.
+
+    `or_files`: if the pinned revision is missing, its files answer, and a note tells.
     """
-    return ranked_commit(ws, ref, ws.sources.config_at(ref))
+    return ranked_commit(ws, ref, ws.sources.config_at(ref), or_files=or_files)
 
 
-def ranked_commit(ws: Workspace, ref: str, config: Config) -> RankedRevision:
+def ranked_commit(ws: Workspace, ref: str, config: Config, *, or_files: bool = False) -> RankedRevision:
     """As `ranked_at`, of a commit whose settings are known."""
     if not config.sources:
         return RankedRevision(lazy_fetch.pinned_at(ws, ref), config.retrieval)
     commit, revision = plumbing.resolve(ws.places, ref), ""
-    with contextlib.suppress(PinMissing):  # its files are there without any pin
+    notes: tuple[str, ...] = ()
+    try:
         revision = lazy_fetch.pinned_at(ws, ref)
-    return RankedRevision(revision, config.retrieval, commit, config)
+    except PinMissing:  # its files are there without any pin
+        pass
+    except (KnowledgeElsewhere, PinRevisionMissing) as why:
+        if not or_files:
+            raise
+        notes = reasons.missing_documents(why)
+    return RankedRevision(revision, config.retrieval, commit, config, notes)

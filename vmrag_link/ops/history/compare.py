@@ -51,7 +51,12 @@ def compare(
 def between(
     ws: Workspace, old: KnownPlace, new: KnownPlace, chosen: Sequence[str] = (), *, detail: Detail, code: bool = False
 ) -> WordDiff:
-    """As `compare`. `chosen`: names of documents; empty for all."""
+    """As `compare`. `chosen`: names of documents; empty for all.
+
+    If the stored documents of one place are missing here, only files are compared.
+    """
+    if old.lacks_documents or new.lacks_documents:
+        old, new = old._replace(at=None), new._replace(at=None)
     found = stored_diff(ws, old.at, new.at)
     is_code = _code_filter(old.tree, new.tree)
     if chosen:

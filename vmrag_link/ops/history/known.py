@@ -11,14 +11,18 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.errors import (
+    NO_DOCUMENTS,
     CollectionMissing,
     DocumentMissing,
     GitReferenceMissing,
     HistoryMissing,
     KnowledgeElsewhere,
+    KnowledgeLost,
     NotInitialized,
     PinMissing,
+    PinRevisionMissing,
     UsageInvalid,
+    VmragError,
     quoted,
 )
 from vmrag_link.git import plumbing
@@ -31,7 +35,7 @@ from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.shown_names import names_in_rows
 from vmrag_link.sources import rules
-from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 
@@ -43,6 +47,8 @@ class KnownPlace(NamedTuple):
     at: At | None
     tree: SourceTree | None = None
     code: str = ""
+    lacks_documents: bool = False
+    """Whether the stored documents of this place are missing here."""
 
 
 class KnownEnds(NamedTuple):
@@ -103,9 +109,11 @@ def working(ws: Workspace) -> KnownPlace:
     """The work tree, with what is not committed. Raises as `Workspace.at`, where there are no files
     either.
     """
-    at = _place_or_error(lambda: _moved(ws), pinned=True)
+    at = _place_or_error(ws, lambda: _moved(ws), pinned=True)
     return _required(
-        at, KnownPlace(at if not isinstance(at, Exception) else None, source_tree.in_work_tree(ws), WORKING)
+        at,
+        KnownPlace(at if not isinstance(at, Exception) else None, source_tree.in_work_tree(ws), WORKING),
+        pinned=True,
     )
 
 
@@ -113,7 +121,8 @@ def committed(ws: Workspace, here: KnownPlace) -> KnownPlace:
     """What the work tree is based on: HEAD's files, by the sources of the work tree."""
     commit = plumbing.head(ws.places).commit
     tree = source_tree.at_commit(ws, commit, ws.sources.config, stored=_names(ws, here.at)) if commit else None
-    return KnownPlace(None if here.at is None else ws.revision_here(), tree, commit or "")
+    at = None if here.at is None else ws.revision_here()
+    return KnownPlace(at, tree, commit or "", here.lacks_documents)
 
 
 def named(ws: Workspace, name: str) -> KnownPlace:
@@ -125,12 +134,12 @@ def named(ws: Workspace, name: str) -> KnownPlace:
         return working(ws)
     commit = git_commit(ws, name)
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _place_or_error(lambda: revparse.resolve_rev(ws, name), pinned=pinned)
+    at = _place_or_error(ws, lambda: revparse.resolve_rev(ws, name), pinned=pinned)
     if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
         plumbing.resolve(ws.places, name)  # raises: there is no knowledge base that could know the name
     found = None if isinstance(at, Exception) else at
     place = KnownPlace(found, _tree(ws, commit, found), commit)
-    return place if commit and isinstance(at, PinMissing) else _required(at, place)
+    return place if commit and isinstance(at, PinMissing) else _required(at, place, pinned=pinned)
 
 
 def ends(ws: Workspace, names: Sequence[str]) -> KnownEnds:
@@ -181,14 +190,14 @@ def naming_files(ws: Workspace, name: str) -> Iterator[None]:
     """What keeps `[REF:]NAME` from being found is said of files, too, where there are some."""
     try:
         yield
-    except (CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing) as why:
+    except (CollectionMissing, GitReferenceMissing, *NO_DOCUMENTS) as why:
         of_file = any(name.startswith(f"{each.collection}/") for each in ws.sources.configured)
-        if isinstance(why, KnowledgeElsewhere) or (isinstance(why, GitReferenceMissing) and not of_file):
+        if isinstance(why, KnowledgeElsewhere | PinRevisionMissing | GitReferenceMissing) and not of_file:
             raise
         if isinstance(why, PinMissing) and git_commit(ws, name):
             raise
         at: At = ""
-        with contextlib.suppress(NotInitialized, PinMissing, GitReferenceMissing):
+        with contextlib.suppress(*NO_DOCUMENTS, GitReferenceMissing):
             at = _moved(ws)
         for tree, rest in _read_listings(ws, name):
             names = FileNames(tree)
@@ -238,7 +247,7 @@ def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (CollectionMissing, NotInitialized, PinMissing):
+    except (CollectionMissing, *NO_DOCUMENTS):
         for name in names:
             if error := unavailable(ws, name):
                 raise error from None
@@ -279,23 +288,26 @@ def _moved(ws: Workspace) -> At:
     return ws.at()
 
 
-def _place_or_error(look: Callable[[], At], *, pinned: bool) -> At | NotInitialized | PinMissing:
-    """Where documents are read, or why there are none. What is pinned and not here is an error."""
+def _place_or_error(ws: Workspace, look: Callable[[], At], *, pinned: bool) -> At | VmragError:
+    """Return where documents are read, or why there are none.
+
+    A note tells if they are pinned and missing.
+    """
     try:
         return look()
-    except KnowledgeElsewhere as why:
-        if pinned:
-            raise
-        return why
-    except (NotInitialized, PinMissing) as why:
+    except NO_DOCUMENTS as why:
+        if pinned and ws.sources.configured:
+            for note in reasons.missing_documents(why):
+                ws.progress.note(note)
         return why
 
 
-def _required(at: At | NotInitialized | PinMissing, place: KnownPlace) -> KnownPlace:
+def _required(at: At | VmragError, place: KnownPlace, *, pinned: bool) -> KnownPlace:
     """Raises why nothing is known at a place."""
     if isinstance(at, Exception) and place.tree is None:
         raise at
-    return place
+    lacks = pinned and isinstance(at, KnowledgeElsewhere | KnowledgeLost | PinRevisionMissing)
+    return place._replace(lacks_documents=lacks)
 
 
 def _tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
@@ -311,9 +323,9 @@ def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> KnownPlace:
     old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
     commit = _merge_base(ws, old, new, asked) if old and new else ""
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _place_or_error(lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
+    at = _place_or_error(ws, lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
     found = None if isinstance(at, Exception) else at
-    return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
+    return _required(at, KnownPlace(found, _tree(ws, commit, found), commit), pinned=pinned)
 
 
 def _merge_base(ws: Workspace, old: str, new: str, asked: ranges.NamedRange) -> str:

@@ -10,13 +10,13 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from vmrag_link import permissions
-from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
+from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, EmbeddingFailed, IndexFailed, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import distrust
 from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, only_files, viewed
 from vmrag_link.paths import TREE
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
@@ -110,10 +110,11 @@ def searching(
     if at is None:
         try:
             return read_consistently(ws, lambda: ws.reader.read(open_searcher, files=files))
-        except (NotInitialized, PinMissing):
-            if not (files and ws.sources.configured):
+        except NO_DOCUMENTS as why:
+            if not files:
                 raise
-        return ws.files.reader.read(open_searcher)  # which need no knowledge base
+            store = only_files(ws, why)
+        return store.reader.read(open_searcher)
     return _searching_at(ws, open_searcher, at)
 
 
@@ -146,7 +147,7 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
             opened = held.enter_context(ws.sources.at(at.commit, at.config))
         answering = folder or (opened.folder if opened else None)
         assert answering is not None  # noqa: S101  `ranked_commit` gives one of them at least
-        yield View(answering, at.revision, None, dirty=False, git_head=head, sources=opened)
+        yield View(answering, at.revision, None, dirty=False, git_head=head, notes=at.notes, sources=opened)
 
 
 def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBlock:

@@ -164,7 +164,10 @@ def readable(ws: Workspace, name: str) -> ReadableStore:
     """Where a collection is read that somebody names: in files of the tree, if it is made of them,
     else as `store_of`.
     """
-    return ws.files if made_of_files(ws, name) else store_of(ws, name)
+    if not made_of_files(ws, name):
+        return store_of(ws, name)
+    ws.files.notes = ()
+    return ws.files
 
 
 def made_of_files(ws: Workspace, name: str) -> bool:

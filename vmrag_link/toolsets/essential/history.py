@@ -42,7 +42,7 @@ from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.sources import notes
 from vmrag_link.toolsets.essential import history_targets, pages
 from vmrag_link.toolsets.essential.history_targets import Lines, Start, StoredPlace, Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fenced
@@ -122,7 +122,8 @@ def _open_stored(call: Call, target: Target, start: Start | None) -> StoredPlace
         if not target.in_git or (start and not start.commit):
             raise
         if type(error) is not NotInitialized:
-            call.warn(error.code, error.message)
+            for note in reasons.missing_documents(error) or (error.message,):
+                call.warn(error.code, note)
         return None
 
 

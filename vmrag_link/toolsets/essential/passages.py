@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import CollectionMissing, PinMissing, refuses_writing
+from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, VmragError, refuses_writing
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import (
@@ -31,7 +31,7 @@ from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
 from vmrag_link.toolsets.essential.index_build import TooMuch
-from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.sources import without_index
 from vmrag_link.workspace.worktree import OpenSources
@@ -129,7 +129,7 @@ def _answer(ws: Workspace, asked: NarrowedQuestion, budget: int, *, files: bool 
     from vmrag_link.ops.system import stores
 
     if asked.ref:
-        at = ranked_at(ws, asked.ref)
+        at = ranked_at(ws, asked.ref, or_files=files)
         return _answer_at(ws, asked, budget, at if files else replace(at, commit=None, config=None))
     store = stores.readable(ws, asked.collection) if asked.collection else ws
     mode = Mode(ws.config.retrieval.mode)
@@ -173,14 +173,20 @@ def _without_files(
         state = f"the index is at {ws.sources.percent_indexed(tree) if tree else 0} %"
     notice = f"{terminal_text.one_line(state)}: these results come from words and names only"
     stored = None
+    missing: VmragError | None = None
     if ws.initialized:
         try:
             with index_build.impatient(ws):
                 stored = _answer(ws, asked, budget, files=False)
         except TooMuch:
             notice += ", and stored documents are not searched yet"
-        except (CollectionMissing, PinMissing):
+        except CollectionMissing:
             pass  # the files alone answer
+        except NO_DOCUMENTS as error:
+            missing = error
+    else:
+        missing = ws.elsewhere or reasons.uninitialized(ws)
+    notice = "; ".join([notice, *reasons.missing_documents(missing)] if missing else [notice])
     return tree, without_index(tree) if tree else None, stored, f"{notice}."
 
 
@@ -225,7 +231,7 @@ def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:
 
 def definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, Standing]:
     """Where the name is defined. Raises as `symbols`, and `ranked_at`."""
-    at = ranked_at(ws, asked.ref) if asked.ref else None
+    at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
     names = [asked.collection] if asked.collection else None
     found = symbols(ws, asked.symbol, collections=names, among=_without_symbol(asked), at=at)
     return found, stood(found.kb, found.notes)

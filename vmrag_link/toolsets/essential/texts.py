@@ -12,6 +12,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import (
+    NO_DOCUMENTS,
     CollectionMissing,
     DocumentMissing,
     NotInitialized,
@@ -172,8 +173,8 @@ def here(ws: Workspace) -> Standing:
     """Return where the workspace is at; without a knowledge base, where git is."""
     try:
         return read_consistently(ws, lambda: standing(ws), index=False)
-    except (NotInitialized, PinMissing):
-        return standing_in_git(ws)
+    except NO_DOCUMENTS as why:
+        return standing_in_git(ws, why)
 
 
 def lines_of(text: Text, asked: str, most: int) -> TextLines:
