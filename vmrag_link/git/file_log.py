@@ -162,7 +162,7 @@ def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
     try:
         said = look(places, "blame", *_OPTIONS, *named).stdout
     except GitFailed as error:
-        if _NOT_HERE not in error.message:
+        if NOT_FETCHED not in error.message:
             raise
         raise HistoryMissing(
             f"This clone does not have each version of {path}, so nobody can say here which commit a line is of.",
@@ -188,7 +188,8 @@ def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
 
 
 _HASHES = (40, 64)
-_NOT_HERE = "promisor remote"
+NOT_FETCHED = "promisor remote"
+"""The error of git for an object that a partial clone lacks has this text."""
 
 
 def _info(name: str, facts: dict[str, str]) -> CommitInfo:

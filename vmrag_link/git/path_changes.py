@@ -8,8 +8,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from vmrag_link.errors import LimitExceeded
+from vmrag_link.errors import GitFailed, HistoryMissing, LimitExceeded, quoted
 from vmrag_link.git import beside
+from vmrag_link.git.file_log import NOT_FETCHED
 from vmrag_link.git.raw_changes import MOST_FILES
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -58,11 +59,17 @@ class FilePatch(Record, frozen=True):
 def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
     """Return the hash and kind of each object, such as `HEAD:docs/a.md`; two empty texts for none.
 
-    One git process looks for all of them. A name with a line break is not looked for.
+    One git process looks for all of them, except in a partial clone. A name with a line break is
+    not looked for.
     """
     asked = [spec for spec in specs if not {"\n", "\0"} & {*spec}]
     query = b"".join(os.fsencode(spec) + b"\n" for spec in asked)
-    lines = beside.look(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if asked else []
+    try:
+        lines = beside.look(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if asked else []
+    except GitFailed as error:
+        if NOT_FETCHED not in error.message:
+            raise
+        return [_find_object(places, spec) if spec in asked else ("", "") for spec in specs]
     answers = dict(zip(asked, (line.decode(errors="replace").split(" ") for line in lines), strict=True))
     return [
         (answer[0], answer[1]) if len(answer := answers.get(spec, [])) == 3 and answer[2].isdecimal() else ("", "")  # noqa: PLR2004
@@ -70,9 +77,25 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
+def _find_object(places: Places, spec: str) -> tuple[str, str]:
+    """Return the hash and kind of an object in a partial clone, which lacks blobs alone."""
+    verify = ("rev-parse", "--verify", "--quiet", "--end-of-options", spec)
+    name = beside.look(places, *verify, fine=(0, 1, 128)).text.strip()
+    kind = beside.look(places, "cat-file", "-t", name, fine=(0, 1, 128)).text.strip() if name else ""
+    return name, kind or ("blob" if name else "")
+
+
 def list_changes(places: Places, commit: str, pathspecs: Sequence[str] = ()) -> list[PathChange]:
-    """Return how tracked files of the work tree differ from a commit, sorted by path."""
-    fields = beside.fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
+    """Return how tracked files of the work tree differ from a commit, sorted by path.
+
+    In a partial clone, renamed files are found if nothing else changed.
+    """
+    try:
+        fields = beside.fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
+    except GitFailed as error:
+        if NOT_FETCHED not in error.message:
+            raise
+        fields = beside.fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, most=4 * MOST_FILES)
     return sorted(_read_changes(fields), key=lambda change: change.path)
 
 
@@ -88,8 +111,8 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
     """Return how a file of the work tree differs from a commit. `paths`: its name, and its name in
     the commit if that differs.
 
-    Raises `GitFailed`, and `LimitExceeded` after `beside.SECONDS`. Lines beyond `MOST_BYTES` are
-    missing.
+    Raises `GitFailed`, `HistoryMissing` in a partial clone without the earlier text, and
+    `LimitExceeded` after `beside.SECONDS`. Lines beyond `MOST_BYTES` are missing.
     """
     parts: list[bytes] = []
 
@@ -98,8 +121,19 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
         return sum(map(len, parts)) < MOST_BYTES
 
     arguments = ("--literal-pathspecs", "diff", *_DIFF, *_PATCH, commit, "--", *paths)
-    if not beside.feed_output(places, *arguments, take=take_part, seconds=beside.seconds_left(), extra={}):
-        raise LimitExceeded("git diff took too long.", hint="git diff --stat")
+    try:
+        in_time = beside.feed_output(places, *arguments, take=take_part, seconds=beside.seconds_left(), extra={})
+    except GitFailed as error:
+        if NOT_FETCHED not in error.message:
+            raise
+        fetch = f"git diff {commit} -- {quoted(paths[-1])}"
+        raise HistoryMissing(
+            f"this clone does not have the earlier text of {paths[-1]}.",
+            hint=f"{fetch}   (fetches it; then call again)",
+            path=paths[-1],
+        ) from error
+    if not in_time:
+        raise LimitExceeded("git diff took too long.", hint=f"git diff --stat {commit}")
     raw, _, patch = b"".join(parts).partition(b"\0\0")
     changes = list(_read_changes(raw.removesuffix(b"\0").split(b"\0") if raw else []))
     position = next((number for number, change in enumerate(changes) if change.path == paths[0]), None)

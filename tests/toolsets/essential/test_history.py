@@ -279,6 +279,18 @@ def test_history_answers_in_a_clone_without_its_knowledge_base(project, tmp_path
     tools.error("NOT_INITIALIZED", "history", name="decisions")
 
 
+def test_history_in_a_partial_clone_lists_what_differs(project, tmp_path):
+    project.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    url = f"file://{project.top}"
+    subprocess.run(["git", "clone", "-q", "--filter=blob:none", url, str(clone)], check=True)
+    tools = Tools(clone, chosen=PLAIN)
+    assert "renamed docs/old.md -> docs/new.md" in tools("history", since="v0.1").body
+    assert subjects(tools("history", name="docs/page.md")) == ["Spell a number", "Begin (added)"]
+    refused = tools.error("GIT_FAILED", "history", name="docs/page.md", since="v0.1")
+    assert any("fetches it" in line for line in refused["suggestions"])
+
+
 def test_history_in_an_empty_repository_has_no_commits(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "empty", settings="")
