@@ -173,6 +173,10 @@ def test_answers_about_notes_agree_with_status_before_the_first_commit(tmp_path,
     restore(desk.project, answer)
     assert (desk.project.top / FOLDER / "decisions/uv.md").read_text() == "We use uv.\n"
     assert desk.forget("notes/decisions/uv").message == "nothing to commit."
+    desk.project.git("config", "vmrag.mcp.commit", "allow")
+    answer = desk.tools("remember", name="first", text="The first commit.", commit=True)
+    assert answer.message.startswith("committed as ")
+    assert desk.project.git("show", "--format=%s", "--name-only") == f"Note notes/first (remember)\n\n{FOLDER}/first.md"
     desk.project.git("add", "-A")
     assert desk.pending() == ["added docs/setup.md"]
     desk.project.git("commit", "-q", "-m", "begin")
