@@ -194,7 +194,7 @@ def success(
     """
     fields = _with_lists(msgspec.to_builtins(result))
     answer = {"success": True, **(fields.pop("report") if isinstance(result, ToolAnswer) else {}), **fields}
-    answer |= {key: _runnable_value(answer[key]) for key in _ADVICE & answer.keys()}
+    answer = runnable_advice(answer)
     warnings = _runnable_warnings(warnings)
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, copies=copies))
@@ -210,12 +210,22 @@ _ADVICE = {"hint", "message", "next", "problem", "reasons", "undo"}
 """Keys of answers whose texts name commands."""
 
 
-def _runnable_value(value: Any) -> Any:
+def runnable_advice(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with commands that a shell finds; metadata of documents stays as it is."""
+    return {
+        key: _runnable_value(value, advice=key in _ADVICE) if key != "metadata" else value
+        for key, value in fields.items()
+    }
+
+
+def _runnable_value(value: Any, *, advice: bool) -> Any:
     match value:
-        case str():
+        case dict():
+            return runnable_advice(value)
+        case str() if advice:
             return runnable(value)
-        case list():
-            return [_runnable_value(item) for item in value]
+        case list() if advice:
+            return [_runnable_value(item, advice=True) for item in value]
     return value
 
 

@@ -13,6 +13,7 @@ from vmrag_link.conversion import formats
 from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.models import LONGEST_NAME, At, Collection, Document, Record, json_text
 from vmrag_mcp.arguments import require_text
+from vmrag_mcp.envelope import runnable_advice
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
 
@@ -126,7 +127,7 @@ def _read_status(call: Call) -> Content:
     from vmrag_link.ops.status.status import status
 
     call.standing()
-    return _json(call, msgspec.to_builtins(status(call.ws)))
+    return _json(call, runnable_advice(msgspec.to_builtins(status(call.ws))))
 
 
 def collections(call: Call) -> list[tuple[Collection, int]]:

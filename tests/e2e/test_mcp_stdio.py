@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -84,6 +85,25 @@ def test_the_official_client_lists_and_calls_tools_in_both_eras(project, mode):
     assert LIST in names
     assert [each["name"] for each in result.structured_content["collections"]] == ["handbook"]
     assert json.loads(result.content[0].text) == result.structured_content
+
+
+def text_of(server, tool, **arguments):
+    result = server.answer(server.start(tool, **arguments))["result"]
+    assert "structuredContent" not in result
+    return result["content"][0]["text"]
+
+
+def test_client_that_cannot_ask_gets_a_start_option_that_works(project):
+    with served(project.top, "--default-toolsets", "essential") as server:
+        before = server.tools()
+        answer = text_of(server, "enable_toolset", toolset="ingest")
+        assert {"libraries_search", "ingest_file"} <= server.tools() - before
+        assert "off: ingest_url, delete_document: " in answer
+        assert server.call("libraries_search", query="rest")["success"]
+        assert "libraries_search" not in text_of(server, "search", query="rest")
+        option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
+    with served(project.top, "--default-toolsets", "essential", option) as server:
+        assert {"ingest_url", "delete_document", "search", "search_documents"} <= server.tools()
 
 
 def test_requests_that_are_piped_in_are_answered_although_the_input_ends(project):

@@ -241,7 +241,9 @@ def test_without_a_network_everything_goes_on_from_what_is_here(world):
     done = bob.vmrag("query", "certificates", "--json")
     assert done.json["kb"] | {"commit": first, "in_sync": False} == done.json["kb"]
     assert bob.pinned == topic
-    note = f"There is no git repository at origin); this answer comes from revision {first[:7]}. See: vmrag status"
+    note = (
+        f"There is no git repository at origin); this answer comes from revision {first[:7]}. To fetch it: vmrag fetch"
+    )
     assert done.json["notes"] == [f"The pinned revision is not in this knowledge base ({note}"]
     assert bob.status()["state"] == "missing"
     assert bob.vmrag("sync", code=1).err.splitlines()[0].endswith("There is no git repository at origin.")

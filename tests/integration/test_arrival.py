@@ -5,12 +5,17 @@ after it has.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from tests.support import dolt, people
+from tests.support.mcp import ALL, Tools, connected
 from tests.support.people import DATA, User, World
+from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -189,3 +194,148 @@ def test_fetch_proposes_a_sync_only_if_that_would_move_something(world):
     bob.git("pull", "-q")
     ada.vmrag("push")
     assert bob.vmrag("fetch").out.endswith("Next: vmrag sync\n")
+
+
+# -- files answer without the knowledge base
+
+SOURCES = """\
+sources:
+  - collection: pages
+    paths: [pages/]
+"""
+
+
+def write_page(user: User, text: str) -> None:
+    """Commit and push a page, which is a file of a source."""
+    user.write("pages/tide.md", f"# Tide\n\n{text}\n")
+    user.git("add", "-A")
+    user.git("commit", "-q", "-m", "page")
+    user.git("push", "-q")
+
+
+@pytest.fixture
+def sourced(world: World) -> World:
+    settings = world.ada.top / ".vmrag.yaml"
+    settings.write_text(settings.read_text() + SOURCES)
+    write_page(world.ada, "The tide gauge is read at noon.")
+    return world
+
+
+@pytest.fixture(params=["unreachable", "without-remote", "fork", "outdated", "other-worktree"])
+def cut_off(sourced: World, request: pytest.FixtureRequest) -> User:
+    """A clone in which the pinned revision is missing and cannot be fetched."""
+    user = sourced.join("bob")
+    user.vmrag("trust", "--yes")
+    if request.param in ("outdated", "other-worktree"):
+        user.vmrag("clone")
+        user.vmrag("query", "certificates")
+        sourced.ada.write_document("later.md", "Later, the beacon is lit.")
+        sourced.ada.git("push", "-q")
+        user.git("pull", "-q")
+    match request.param:
+        case "without-remote":
+            user.git("remote", "remove", "origin")
+        case "fork":
+            fork = sourced.bare("fork.git")
+            user.git("push", "-q", str(fork.top), "main")
+            user.git("remote", "set-url", "origin", str(fork.top))
+        case _:
+            user.git("remote", "set-url", "origin", NOBODY)
+    if request.param == "other-worktree":  # no index was ever bound there
+        user.git("worktree", "add", "-q", "--detach", str(user.top / "../side"))
+        user = User(user.top.parent / "side", user.home)
+        user.vmrag("trust", "--yes")
+    return user
+
+
+def is_bound(user: User) -> bool:
+    return user.status()["kb"]["revision"] is not None
+
+
+ANSWERS_FROM_FILES: list[tuple[str, dict[str, Any], str]] = [
+    ("search", {"query": "tide gauge"}, "read at noon"),
+    ("search", {"symbol": "", "query": "noon", "collection": "pages"}, "read at noon"),
+    ("search", {"query": "tide gauge", "ref": "HEAD"}, "read at noon"),
+    ("read", {"name": "pages/tide.md"}, "read at noon"),
+    ("read", {"name": "pages/tide.md", "ref": "HEAD"}, "read at noon"),
+    ("grep", {"pattern": "noon"}, "pages/tide.md:3:"),
+    ("grep", {"pattern": "noon", "ref": "HEAD"}, "pages/tide.md:3:"),
+    ("history", {}, "page"),
+    ("history", {"name": "pages/tide.md"}, "page"),
+    ("status", {}, "commit"),
+    ("chroma_query_documents", {"query_texts": ["tide gauge"]}, "read at noon"),
+    ("chroma_get_documents", {"collection_name": "pages"}, "read at noon"),
+    ("chroma_list_collections", {}, "pages"),
+    ("get_document", {"doc_id": "pages/tide.md"}, "read at noon"),
+]
+OF_FILES_ALONE = ("pages/tide.md", "pages")
+"""Names that mean files: whether stored documents are missing does not matter to these calls."""
+STORED: list[tuple[str, dict[str, Any]]] = [
+    ("search", {"query": "certificates", "collection": "handbook"}),
+    ("read", {"name": "handbook/rest.md"}),
+    ("grep", {"pattern": "certificates", "collection": "handbook"}),
+    ("history", {"name": "handbook"}),
+    ("chroma_query_documents", {"query_texts": ["certificates"], "collection_name": "handbook"}),
+    ("chroma_get_documents", {"collection_name": "handbook"}),
+    ("get_document", {"doc_id": "rest.md"}),
+]
+DELETES = re.compile(r"\brm\b|--new|--force|--accept-loss|--delete|dolt_reset|--hard|branch -D")
+
+
+def text_of(answer: Any) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def test_clone_without_its_knowledge_base_answers_from_files_in_every_tool(cut_off):
+    bound = is_bound(cut_off)
+    with cut_off._here():
+        tools = Tools(cut_off.top, chosen=Chosen(toolsets="default,essential", tools="get_document"))
+        for name, arguments, expected in ANSWERS_FROM_FILES:
+            answer = text_of(tools(name, **arguments))
+            assert expected in answer, (name, arguments, answer)
+            named = any(value in OF_FILES_ALONE for value in arguments.values())
+            told = re.search(r"vmrag (fetch|clone|status)", answer)
+            assert named or told, (name, arguments, answer)
+            assert not DELETES.search(answer), (name, answer)
+        for name, arguments in STORED:
+            if bound:
+                assert tools.run(name, arguments)[1] is False, (name, tools.run(name, arguments))
+                continue
+            error = tools.error("PIN_MISSING_REVISION", name, **arguments)
+            assert re.search(r"vmrag (fetch|clone)", str(error["suggestions"])), (name, error)
+            assert not DELETES.search(str(error["suggestions"])), (name, error)
+
+
+def test_resources_of_a_clone_without_its_knowledge_base_show_files(cut_off):
+    with cut_off._here(), connected(KnowledgeServer(Session(cut_off.top, Behaviour()), selection(ALL))) as client:
+        (listed,) = client.read_resource("vmrag://collections").contents
+        assert "pages" in listed.text
+        (page,) = client.read_resource("vmrag://documents/pages/pages/tide.md").contents
+        assert "read at noon" in page.text
+
+
+def test_commands_in_a_clone_without_its_knowledge_base_answer_from_files(cut_off):
+    bound = is_bound(cut_off)
+    for command, expected in {
+        ("query", "tide gauge"): "read at noon",
+        ("grep", "noon"): "pages/tide.md:3:",
+        ("show", "pages/tide.md"): "read at noon",
+        ("list",): "pages/tide.md",
+        ("status",): "pin  ",
+        ("diff",): "no documents changed",
+    }.items():
+        done = cut_off.vmrag(*command, code=None)
+        assert expected in done.out, (command, done)
+        assert "vmrag fetch" in done.out + done.err or "vmrag clone" in done.out + done.err or command[0] == "show"
+    for command in (("query", "certificates", "--collection", "handbook"), ("show", "handbook/rest.md")):
+        done = cut_off.vmrag(*command, code=None)
+        assert (done.code == 0) == bound, done
+
+
+def test_fork_is_asked_once_in_a_call(sourced):
+    bob = sourced.join("bob")
+    bob.git("remote", "set-url", "origin", str(sourced.bare("fork.git").top))
+    bob.vmrag("trust", "--yes")
+    with bob._here():
+        answer = Tools(bob.top, chosen=Chosen(toolsets="essential"))("read", name="pages/tide.md")
+        assert [line for line in answer.warnings if "only files answer" in line] == answer.warnings

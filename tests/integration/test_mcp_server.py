@@ -5,7 +5,11 @@ notifications, confirmations, progress.
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,8 +23,10 @@ from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, Tool
 from tests.support import terminal
 from tests.support.mcp import ALL, Tools, text_answer
 from vmrag_link import terminal_text
-from vmrag_mcp import server
-from vmrag_mcp.options import Chosen, selection
+from vmrag_link.cli.commands import COMMANDS as PROGRAM_COMMANDS
+from vmrag_link.errors import VmragError
+from vmrag_mcp import envelope, server
+from vmrag_mcp.options import COMMANDS, Chosen, selection
 from vmrag_mcp.process import CallProgress, Cancelled
 from vmrag_mcp.registry import catalogue
 from vmrag_mcp.server import KnowledgeServer
@@ -405,6 +411,107 @@ def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
     assert codes == ["TOOL_DISABLED", "ACCESS_DENIED", "ACCESS_DENIED"]
     offered = {name for each in listed for name in each["tools"]}
     assert {*added} == offered == {*selection(Chosen("all", exclude_tools="get_log", read_only=True)).tools}
+
+
+# -- commands that a shell finds ----------------------------------------------------------------
+
+
+COMMAND = re.compile(
+    r"(?<![\w./'-])(?<!-m )(?P<program>vmrag|pip)(?= [a-z-]+)|(?P<path>'[^']*/vmrag'|/[^\s`']*/vmrag)(?= [a-z-])|(?P<git>\bgit)(?= [a-z]+ )"
+)
+
+
+def unresolved(text: str, env: dict[str, str]) -> list[str]:
+    """The programs of commands in a text that a shell does not find."""
+    named = {found["path"] or found[0] for found in COMMAND.finditer(text) if is_command(text, found)}
+    return [
+        word
+        for word in named
+        if subprocess.run(["sh", "-c", f"command -v {word}"], env=env, capture_output=True, check=False).returncode
+    ]
+
+
+def is_command(text: str, found: re.Match[str]) -> bool:
+    """Whether a command follows, and no sentence about the program."""
+    word = text[found.end() :].split(maxsplit=1)[0].strip("`'.,;:)")
+    return not found["program"] or found["program"] == "pip" or word in COMMANDS
+
+
+def error_classes(kind: type[VmragError] = VmragError) -> list[type[VmragError]]:
+    return [kind, *(each for below in kind.__subclasses__() for each in error_classes(below))]
+
+
+@pytest.fixture
+def without_vmrag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """A PATH without vmrag and pip."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("git", "sh", "ls", "cat"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(folder))
+    return {"PATH": str(folder)}
+
+
+def test_commands_of_the_server_are_those_of_the_program():
+    assert sorted(COMMANDS) == sorted(PROGRAM_COMMANDS)
+
+
+def test_each_error_names_commands_that_a_shell_finds(without_vmrag):
+    hints = ["vmrag doctor", "Run `vmrag clone`, then: vmrag -C . status", "pip install 'vmrag-link[pdf]'", ""]
+    assert unresolved("vmrag doctor; pip install x", without_vmrag) != []
+    for kind in error_classes():
+        for hint in hints:
+            error = VmragError.__new__(kind)
+            VmragError.__init__(error, "This fails: vmrag sync", hint=hint)
+            failure = envelope.failure(error)
+            for text in (failure["message"], *failure["suggestions"], envelope.failure_text(failure)):
+                assert unresolved(text, without_vmrag) == [], (kind, text)
+
+
+def make_state(project: terminal.Project, state: str) -> None:
+    match state:
+        case "uncommitted":
+            Tools(project.top)("chroma_add_documents", collection_name="handbook", documents=["A draft"], ids=["draft"])
+        case "no_pin":
+            project.git("rm", "-q", ".dolt-version")
+            project.git("commit", "-q", "-m", "no pin")
+        case "broken_pin":
+            (project.top / ".dolt-version").write_text("{")
+        case "no_knowledge_base":
+            shutil.rmtree(project.shared)
+
+
+async def read_or_error(request: Awaitable[Any]) -> str:
+    """What a client gets for a resource or a prompt, as JSON."""
+    try:
+        return (await request).model_dump_json()
+    except MCPError as error:
+        return json.dumps(error.error.data)
+
+
+@pytest.mark.parametrize("state", ["committed", "uncommitted", "no_pin", "broken_pin", "no_knowledge_base"])
+def test_each_answer_names_commands_that_a_shell_finds(project, without_vmrag, state):
+    make_state(project, state)
+    tools = Tools(project.top, chosen=Chosen(toolsets="default,essential"))
+    calls = {name: {} for name, each in tools.enabled.selection.tools.items() if not each.schema.get("required")}
+    calls |= {"search": {"query": "rest"}, "read": {"name": "absent.md"}, "grep": {"pattern": "rest"}}
+    calls |= {
+        "remember": {"text": "# Keys\n\nRotate."},
+        "forget": {"name": "handbook/rest.md"},
+        "history": {"name": "x"},
+    }
+    answers = [tools.run(name, arguments)[0] for name, arguments in calls.items()]
+    texts = [answer if isinstance(answer, str) else json.dumps(answer) for answer in answers]
+
+    async def body(client):
+        requests = [client.read_resource(uri) for uri in ("vmrag://status", "vmrag://collections")]
+        requests += [client.get_prompt(prompt.name) for prompt in (await client.list_prompts()).prompts]
+        texts.extend([await read_or_error(request) for request in requests])
+        texts.append(client.instructions)
+
+    talk(project, "legacy", body)
+    assert [text for text in texts if unresolved(text, without_vmrag)] == []
+    assert state == "committed" or any("/vmrag " in text for text in texts)
 
 
 # -- asking the person -----------------------------------------------------------------------------

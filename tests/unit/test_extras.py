@@ -85,6 +85,34 @@ def test_a_missing_extra_is_added_as_the_environment_was_made(
     assert error.details == {"extra": "chroma", "package": "chromadb"}
 
 
+@pytest.mark.parametrize(
+    ("prefix", "programs", "command"),
+    [
+        ("venv", "on PATH", "vmrag"),
+        ("a venv", "beside Python", "'{prefix}/bin/vmrag'"),
+        ("venv", "", "{prefix}/bin/python -P -m vmrag_link.cli.main"),
+        ("archive-v0/dtML1dvO", "beside Python", "uvx --from 'vmrag-link[pdf]' vmrag"),
+        ("archive-v0/dtML1dvO", "on PATH", "uvx --from 'vmrag-link[pdf]' vmrag"),
+    ],
+)
+def test_shell_command_is_found_by_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, programs: str, command: str
+) -> None:
+    """The environment of `uvx` is on no other program's PATH."""
+    folder = tmp_path / prefix / "bin"
+    folder.mkdir(parents=True)
+    for name in ("python", *(["vmrag"] if programs else [])):
+        (folder / name).touch(mode=0o755)
+    monkeypatch.setattr("sys.prefix", str(folder.parent))
+    monkeypatch.setattr("sys.executable", str(folder / "python"))
+    monkeypatch.setattr("sys.argv", ["-m"])
+    monkeypatch.setattr(extras.sysconfig, "get_path", lambda _: str(folder))
+    monkeypatch.setattr(extras, "find_spec", lambda name: True if name == "pypdfium2" else None)
+    monkeypatch.setenv("PATH", str(folder) if programs == "on PATH" else "/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    assert extras.shell_command() == command.format(prefix=folder.parent)
+
+
 def brought(extra: str) -> set[str]:
     """The names of all packages that come with an extra here, ours not counted."""
     found: set[str] = set()

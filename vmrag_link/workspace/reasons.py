@@ -152,7 +152,8 @@ def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
         why += f", and it cannot be followed now ({ws.unbuilt.message.rstrip('.')})"
     if target.state in ("pinned", "missing") and background.running(background.sync_of(ws.places)):
         why += ", and the index follows in the background"
-    return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
+    command = "To fetch it: vmrag fetch" if target.state == "missing" else "See: vmrag status"
+    return (f"{why}; this answer comes from revision {revision[:7]}. {command}",)
 
 
 def missing_documents(why: VmragError) -> tuple[str, ...]:
