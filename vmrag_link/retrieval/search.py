@@ -156,8 +156,8 @@ class Searcher:
     def is_weak(self, query: Query, hits: Sequence[Hit]) -> bool:
         """Return whether these hits are a weak answer (`retrieval.weakness`).
 
-        An answer by words alone, or by a model that was not measured, is never weak. Raises as
-        `search`.
+        An answer by words alone, or by a model that was not measured, is never weak. The errors
+        are those of `search`.
         """
         if query.mode == Mode.KEYWORD or not hits:
             return False

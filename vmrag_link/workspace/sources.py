@@ -67,7 +67,7 @@ class Sources:
         self._proposals: tuple[SourceSettings, ...] | None = None
         self._with_untracked = False
         self.in_steps = False
-        """Whether to index part of the files and return, so that a kill keeps what was built."""
+        """True to index part of the files and return, so that a kill keeps what was built."""
 
     @property
     def views(self) -> Views:
@@ -418,7 +418,7 @@ def _count(listing: SourceListing) -> int:
 
 
 def without_index(tree: SourceTree) -> OpenSources:
-    """Return what answers at a place whose files are read themselves; its folder is no view."""
+    """Return the record of a place whose files are read without an index; its folder is empty."""
     listing = tree.listing
     return OpenSources(
         Path(),

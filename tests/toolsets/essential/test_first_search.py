@@ -83,13 +83,13 @@ def tools_of(project: Project) -> Tools:
     return Tools(project.top, chosen=Chosen("essential"))
 
 
-def search(tools: Tools, **arguments: object) -> str:
+def search_text(tools: Tools, **arguments: object) -> str:
     text, failed = tools.run("search", arguments)
     assert not failed, text
     return text
 
 
-def percent(project: Project) -> int:
+def percent_indexed(project: Project) -> int:
     ws = Workspace.open(project.top, QUIET)
     tree = source_tree.in_work_tree(ws)
     assert tree
@@ -98,20 +98,20 @@ def percent(project: Project) -> int:
 
 def test_search_answers_from_words_while_index_is_built(project):
     tools = tools_of(project)
-    text = search(tools, query="when is a slow request dropped")
+    text = search_text(tools, query="when is a slow request dropped")
     assert text.startswith("src/gateway.go:3-6 · Drop\n```\n// Drop ends a slow request.\n"), text
     assert "docs/setup.md:1-11 · Setup\n```\n" in text
     assert "warning: the index is at 0 %: these results come from words and names only." in text
     assert background.ended(background.index_of(plumbing.locate(project.top)), within=SECONDS)
-    assert percent(project) == 100, "no further call was needed"
-    text = search(tools, query="when is a slow request dropped")
+    assert percent_indexed(project) == 100, "no further call was needed"
+    text = search_text(tools, query="when is a slow request dropped")
     assert "the index is at" not in text
     assert "docs/setup.md:1-11 · Setup" in text
 
 
 def test_search_uses_index_that_is_ready_in_time(project, monkeypatch):
     monkeypatch.setattr(index_build, "WAIT_SECONDS", SECONDS)
-    text = search(tools_of(project), query="when is a slow request dropped")
+    text = search_text(tools_of(project), query="when is a slow request dropped")
     assert "docs/setup.md:1-11" in text
     assert "the index is at" not in text
 
@@ -127,7 +127,7 @@ def test_search_uses_index_that_is_ready_in_time(project, monkeypatch):
     ],
 )
 def test_search_without_index_respects_filters(project, narrowed, place):
-    text = search(tools_of(project), query="slow request", **narrowed)
+    text = search_text(tools_of(project), query="slow request", **narrowed)
     assert "words and names only" in text
     heads = [line for line in text.splitlines() if " · " in line]
     assert heads[0].startswith(place)
@@ -137,24 +137,24 @@ def test_search_without_index_respects_filters(project, narrowed, place):
 
 def test_search_without_index_finds_definitions_by_name(project):
     tools = tools_of(project)
-    text = search(tools, symbol="Session.refresh")
+    text = search_text(tools, symbol="Session.refresh")
     assert "src/session.py:4-5 · method Session.refresh · def refresh(self, token)" in text
     assert "words and names only" in text
-    assert "web/app.ts:1-3 · function render" in search(tools, symbol="rend*")
+    assert "web/app.ts:1-3 · function render" in search_text(tools, symbol="rend*")
 
 
 def test_search_without_index_reads_edits_and_refs(project):
     project.git("tag", "v1")
     project.write("docs/setup.md", PAGE.replace("30 seconds", "5 fortnights"))
     tools = tools_of(project)
-    text = search(tools, query="fortnights")
+    text = search_text(tools, query="fortnights")
     assert "docs/setup.md:1-11 · Setup · modified, not committed" in text
-    text = search(tools, query="slow request", ref="v1")
+    text = search_text(tools, query="slow request", ref="v1")
     assert "30 seconds" in text
     assert "the index at v1 is being built: these results come from words and names only." in text
     commit = project.git("rev-parse", "v1")
     assert background.ended(background.index_of(plumbing.locate(project.top), commit), within=SECONDS)
-    assert "words and names only" not in search(tools, query="slow request", ref="v1")
+    assert "words and names only" not in search_text(tools, query="slow request", ref="v1")
 
 
 def test_search_without_index_of_files_asks_stored_documents(project, monkeypatch):
@@ -166,7 +166,7 @@ def test_search_without_index_of_files_asks_stored_documents(project, monkeypatc
     for number in range(3):
         project.write(f"docs/{number}.md", "# New\n\nA slow request again.\n")
     project.git("add", "-A")
-    text = search(tools_of(project), query="slow request")
+    text = search_text(tools_of(project), query="slow request")
     assert "words and names only." in text
     assert "decisions/drop-policy" in text
     assert "docs/0.md" in text
@@ -179,7 +179,7 @@ def test_search_reports_stored_documents_without_index(project, monkeypatch):
     project.vmrag("commit", "-m", "Policies")
     shutil.rmtree(plumbing.locate(project.top).views)
     monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 0})
-    text = search(tools_of(project), query="slow request")
+    text = search_text(tools_of(project), query="slow request")
     assert "words and names only, and stored documents are not searched yet." in text
 
 
@@ -189,7 +189,7 @@ def test_searches_at_once_start_one_build(project, monkeypatch):
     monkeypatch.setattr(proc, "accompanying", lambda *given, **more: started.append(1) or start(*given, **more))
     tools = tools_of(project)
     with ThreadPoolExecutor(6) as threads:
-        texts = list(threads.map(lambda _: search(tools, query="slow request"), range(6)))
+        texts = list(threads.map(lambda _: search_text(tools, query="slow request"), range(6)))
     assert all("docs/setup.md:1-11" in text for text in texts)
     assert len(started) == 1
 
@@ -197,19 +197,19 @@ def test_searches_at_once_start_one_build(project, monkeypatch):
 def test_killed_build_keeps_what_it_built(project):
     with_many_files(project)
     tools = tools_of(project)
-    assert "the index is at 0 %" in search(tools, query="slow request")
+    assert "the index is at 0 %" in search_text(tools, query="slow request")
     job = background.index_of(plumbing.locate(project.top))
     deadline = time.monotonic() + SECONDS
-    while not (before := percent(project)):
+    while not (before := percent_indexed(project)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(background.report(job).pid, signal.SIGKILL)
     assert background.ended(job, within=SECONDS)
-    assert percent(project) >= before
-    if percent(project) < 100:
-        assert "the index is at 0 %" not in search(tools, query="slow request")
+    assert percent_indexed(project) >= before
+    if percent_indexed(project) < 100:
+        assert "the index is at 0 %" not in search_text(tools, query="slow request")
     assert background.ended(job, within=SECONDS)
-    assert percent(project) == 100
+    assert percent_indexed(project) == 100
 
 
 SERVER = """
@@ -219,7 +219,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
 places = plumbing.locate(Path(sys.argv[1]))
-index_build.ensure(background.index_of(places), places, "")
+index_build.ensure_build(background.index_of(places), places, "")
 print("started", flush=True)
 time.sleep(600)
 """
@@ -239,4 +239,4 @@ def test_build_ends_with_its_server(project):
     while is_held(job.lock):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert percent(project) < 100
+    assert percent_indexed(project) < 100

@@ -42,36 +42,36 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def search(project: Project, query: str, **more: object) -> str:
+def search_text(project: Project, query: str, **more: object) -> str:
     text, failed = Tools(project.top, chosen=Chosen("essential")).run("search", {"query": query, **more})
     assert not failed, text
     return text
 
 
-def heads(text: str) -> list[str]:
+def list_files(text: str) -> list[str]:
     return re.findall(r"^(docs/\S+):\d+", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("more", [{}, {"ref": "HEAD"}], ids=["work tree", "ref"])
 def test_search_shortens_weak_answer(project, more):
-    text = search(project, OTHER, **more)
-    assert 1 <= len(heads(text)) <= FIRST
+    text = search_text(project, OTHER, **more)
+    assert 1 <= len(list_files(text)) <= FIRST
     assert len(text) < 2_000
     assert f"{WEAK}." in text.splitlines()[-1]
     assert "more with a larger" not in text
 
 
 def test_search_leaves_out_passages_far_below_best(project):
-    text = search(project, OURS)
-    assert heads(text)[0] == "docs/gateway.md"
-    assert len(heads(text)) <= FIRST
+    text = search_text(project, OURS)
+    assert list_files(text)[0] == "docs/gateway.md"
+    assert len(list_files(text)) <= FIRST
     assert len(text) < 8_000
     assert WEAK not in text
     assert "more with a larger" not in text
 
 
 def test_search_counts_left_out_passages_that_are_worth_reading(project):
-    text = search(project, "which settings change how caches are handled", max_tokens=300)
+    text = search_text(project, "which settings change how caches are handled", max_tokens=300)
     assert re.search(r"; [1-9]\d* more with a larger max_tokens", text)
 
 

@@ -34,9 +34,9 @@ class PackRequest(Record, frozen=True):
     budget: int
     neighbours: int = 0
     frugal: bool = False
-    """Whether to leave out hits that are not worth reading, and most of a weak answer."""
+    """True to leave out hits that are not worth reading, and most of a weak answer."""
 
-    def select(self, hits: Sequence[Hit], mode: Mode, *, weak: bool) -> tuple[Sequence[Hit], Self]:
+    def select_hits(self, hits: Sequence[Hit], mode: Mode, *, weak: bool) -> tuple[Sequence[Hit], Self]:
         """Return the hits to pack, and the request for them."""
         if self.frugal and weak:
             return hits[: weakness.FIRST], replace(self, budget=min(self.budget, _WEAK_BUDGET))
@@ -54,7 +54,7 @@ class PackedReport(Record, frozen=True):
     notes: tuple[str, ...] = ()
     copies: tuple[StoredCopy, ...] = ()
     weak: Literal[True] | UnsetType = UNSET
-    """Whether the answer is weak (`retrieval.weakness`). UNSET if not."""
+    """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
 
 def packed_answer(
@@ -66,7 +66,7 @@ def packed_answer(
     def look(searcher: Searcher, view: View) -> PackedReport:
         found = answer(ws, searcher, view, asked)
         packer = HitPacker(ws, searcher, view, committed=at is not None)
-        hits, chosen = request.select(found.results, asked.mode, weak=found.weak is True)
+        hits, chosen = request.select_hits(found.results, asked.mode, weak=found.weak is True)
         packed = packer.pack(hits, chosen)
         shown = {(each.collection, each.doc_id) for each in packed.passages}
         copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()

@@ -49,7 +49,7 @@ class PassageReport(Record, frozen=True):
     notes: tuple[str, ...] = ()
     copies: tuple[StoredCopy, ...] = ()
     weak: Literal[True] | UnsetType = UNSET
-    """Whether the answer is weak (`retrieval.weakness`). UNSET if not."""
+    """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
 
 def passages(

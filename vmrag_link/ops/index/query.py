@@ -40,7 +40,7 @@ class QueryReport(Record, frozen=True):
     kb: KbBlock
     notes: tuple[str, ...] = ()
     weak: Literal[True] | UnsetType = UNSET
-    """Whether the answer is weak (`retrieval.weakness`). UNSET if not."""
+    """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
 
 def require_query(text: str) -> None:

@@ -36,7 +36,7 @@ class SimilarRequest(Record, frozen=True):
     embeddings: bool = False
     pack: PackRequest | None = None
     files: bool = True
-    """Whether files of sources answer a question to all collections."""
+    """False to ask stored documents alone if all collections are asked."""
 
 
 class SimilarReport(Record, frozen=True):
@@ -56,7 +56,7 @@ class SimilarReport(Record, frozen=True):
     packed: Packed | None
     standing: Standing
     weak: Sequence[bool] = ()
-    """Whether the answer to each text is weak (`retrieval.weakness`)."""
+    """True for each text with a weak answer (`retrieval.weakness`)."""
 
 
 def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: SimilarRequest) -> SimilarReport:
@@ -94,7 +94,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
         packed = None
         places: list[list[PassagePlace | None]] = []
         if request.pack:
-            hits, chosen = request.pack.select(_by_turns(matches), mode, weak=all(weak))
+            hits, chosen = request.pack.select_hits(_by_turns(matches), mode, weak=all(weak))
             packed = HitPacker(ws, searcher, view).pack(hits, chosen)
         else:
             places = [file_places(ws, searcher, view, *each) for each in zip(texts, matches, strict=True)]

@@ -1,7 +1,7 @@
 """Answers from words and names that can be read at once, before an index exists.
 
 `git grep` counts the words of a question in the files of sources. The best files are read and cut
-as the index cuts them. Vectors are not used, so the answer is no ranking that a check compares.
+as the index cuts them. Vectors are not used, and checks do not compare these answers.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _LEAST_SECONDS = 0.5
 _SHORTEST_STEM = 4
 
 _IN_PATH = 1.0
-"""What a word in the path of a file is worth, compared with a text full of it."""
+"""Weight of a word in the path of a file, compared with a text full of it."""
 
 _IN_NAME = 1.5
-"""What a word in a heading or in the name of a symbol is worth in the same unit."""
+"""Weight of a word in a heading or in the name of a symbol, in the same unit."""
 
 _OF_FILE = 0.3
 """Part of its file's score that a passage gets."""
@@ -104,16 +104,16 @@ class WordSearch:
             return False
         return self._filter.takes_file((key[1], self._tree.files[key].path), is_code=is_code)
 
-    def passages(self, budget: int) -> Packed:
+    def find_passages(self, budget: int) -> Packed:
         """Return the best passages within a budget of tokens."""
         weights, scores = self._rank_files()
         best = sorted(scores, key=lambda key: (-scores[key], key))[:_MOST_FILES]
-        read = self._read(best)
-        pieces = [piece for document in read.values() for piece in self._score(document, weights, scores)]
+        read = self._read_files(best)
+        pieces = [piece for document in read.values() for piece in self._score_pieces(document, weights, scores)]
         pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
-        return self._pack(pieces[:MOST_HITS], read, budget)
+        return self._pack_pieces(pieces[:MOST_HITS], read, budget)
 
-    def definitions(self, name: str) -> list[SymbolDefinition]:
+    def find_definitions(self, name: str) -> list[SymbolDefinition]:
         """Return where code defines a name. The rules for lines choose the files."""
         asked = narrowing(symbols=[name])
         wanted = asked.symbols[0] if asked else ""
@@ -121,18 +121,18 @@ class WordSearch:
         if not last:
             return []
         whole, ignore_case = "*" not in wanted, not has_capitals(wanted)
-        holding = self._count(last, words=whole, ignore_case=ignore_case)
-        declaring = self._count(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
+        holding = self._count_lines(last, words=whole, ignore_case=ignore_case)
+        declaring = self._count_lines(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
         keys = [key for key in holding if self._tree.is_code(key)]
         keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
         matcher = WantedSymbol(wanted, within=False)
-        found = [
+        rows = [
             definition
-            for document in self._read(keys[:_MOST_DEFINING]).values()
+            for document in self._read_files(keys[:_MOST_DEFINING]).values()
             for definition in definitions_in(document, matcher, self._filter)
         ]
         changed = {key: file.uncommitted for key, file in self._tree.files.items()}
-        return sort_definitions(wanted, found, lambda each: changed.get((each.collection, each.path), ""))
+        return sort_definitions(wanted, rows, lambda row: changed.get((row.collection, row.path), ""))
 
     # -- files
 
@@ -142,12 +142,12 @@ class WordSearch:
         weights: dict[str, float] = {}
         sizes = [self._tree.files[key].size for key in self._keys.values()]
         mean = sum(sizes) / len(sizes) if sizes else 1
-        words = sorted(_stems(self._asked.words), key=len, reverse=True)[:MOST_WORDS]
+        words = sorted(_find_stems(self._asked.words), key=len, reverse=True)[:MOST_WORDS]
         in_paths = self._find_in_paths(words)
         for word in words:
             if weights and time.monotonic() > self._deadline - READ_SECONDS:
                 break
-            counts = self._count(word)
+            counts = self._count_lines(word)
             holding = len(counts.keys() | in_paths[word])
             if not holding:
                 continue
@@ -160,15 +160,15 @@ class WordSearch:
         return weights, scores
 
     def _find_in_paths(self, words: Iterable[str]) -> dict[str, set[Key]]:
-        found: dict[str, set[Key]] = {word: set() for word in words}
+        with_word: dict[str, set[Key]] = {word: set() for word in words}
         for path, key in self._keys.items():
             named = keywords.words_of([path])
-            for word, keys in found.items():
-                if any(each.startswith(word) for each in named):
+            for word, keys in with_word.items():
+                if any(name.startswith(word) for name in named):
                     keys.add(key)
-        return found
+        return with_word
 
-    def _count(
+    def _count_lines(
         self, text: str, *, beside: Sequence[str] = (), words: bool = False, ignore_case: bool = True
     ) -> dict[Key, int]:
         """Return how many lines of each file hold a text; of none if git takes too long."""
@@ -187,40 +187,42 @@ class WordSearch:
             return {}
         return {self._keys[path]: count for path, count in counts.items() if path in self._keys}
 
-    def _read(self, keys: Sequence[Key]) -> dict[Key, Document]:
+    def _read_files(self, keys: Sequence[Key]) -> dict[Key, Document]:
         """Return the files as documents, in this order; code with its pieces."""
         of_place = sources.texts_at_commit if self._tree.commit else sources.texts_in_work_tree
         budget = CutBudget(READ_SECONDS)
-        found: dict[Key, Document] = {}
+        read: dict[Key, Document] = {}
         for source in self._tree.sources:
             files = [self._tree.files[key] for key in keys if key[0] == source.collection]
             files = [file for file in files if file.size <= _MOST_BYTES]
             for _, document in sources.documents(source, files, of_place(self._ws.places, files), budget):
                 if isinstance(document, Document):
-                    found[document.key] = document
-        return {key: found[key] for key in keys if key in found}
+                    read[document.key] = document
+        return {key: read[key] for key in keys if key in read}
 
     # -- passages
 
-    def _score(self, document: Document, weights: Mapping[str, float], scores: Mapping[Key, float]) -> Iterator[_Piece]:
+    def _score_pieces(
+        self, document: Document, weights: Mapping[str, float], scores: Mapping[Key, float]
+    ) -> Iterator[_Piece]:
         is_code = self._tree.is_code(document.key)
         pieces = pieces_of(document) if is_code else ()
         headings = None if is_code else HeaderPaths(document.content)
-        found = []
+        best = []
         for chunk in document_chunks(document, sources.CHUNKING["code" if is_code else "document"]):
             if is_code and not self._filter.takes_piece(pieces[chunk.number]):
                 continue
-            name = headings.at(chunk.start) if headings else _names(pieces[chunk.number])
+            name = headings.at(chunk.start) if headings else _symbol_names(pieces[chunk.number])
             text, named = chunk.text.lower(), name.lower()
             counts = {word: text.count(word) for word in weights}
             score = sum(weights[word] * count / (count + _SATURATION) for word, count in counts.items())
             score += sum(weight * _IN_NAME for word, weight in weights.items() if word in named)
             if score or not weights:
-                found.append(_Piece(document.key, score + _OF_FILE * scores.get(document.key, 0), chunk))
-        found.sort(key=lambda piece: (-piece.score, piece.chunk.number))
-        yield from found[:_MOST_OF_FILE]
+                best.append(_Piece(document.key, score + _OF_FILE * scores.get(document.key, 0), chunk))
+        best.sort(key=lambda piece: (-piece.score, piece.chunk.number))
+        yield from best[:_MOST_OF_FILE]
 
-    def _pack(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
+    def _pack_pieces(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
         files = self._tree.files
         blobs = {key: files[key].blob for key in read}
         committed = beside.contents(self._ws.places, blobs.values()) if self._tree.commit else {}
@@ -256,16 +258,16 @@ class WordSearch:
         return pack(hits, packable, budget)
 
 
-def _names(piece: IndexedPiece) -> str:
+def _symbol_names(piece: IndexedPiece) -> str:
     return " ".join([piece.symbol, *(symbol for symbol, *_ in piece.declared)])
 
 
-def _stems(text: str) -> Several[str]:
+def _find_stems(text: str) -> Several[str]:
     """Return what to look for of each word, in small letters: its stem, if the word begins so."""
-    found: dict[str, None] = {}
+    stems: dict[str, None] = {}
     words = keywords.words(text)
     for word in [word for word in words if len(word) > 1] or words:
         terms = keywords.terms_of([word])
         stem = terms[0][0] if terms and len(terms[0]) == 1 else ""
-        found[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None
-    return list(found)
+        stems[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None
+    return list(stems)

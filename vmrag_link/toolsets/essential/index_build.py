@@ -65,7 +65,7 @@ class Impatient:
 
 
 @contextlib.contextmanager
-def impatient(ws: Workspace) -> Iterator[None]:
+def refusing_long_work(ws: Workspace) -> Iterator[None]:
     """Raise `TooMuch` in the block before an index is built that takes long."""
     before, ws.progress = ws.progress, Impatient(ws.progress)
     try:
@@ -74,7 +74,7 @@ def impatient(ws: Workspace) -> Iterator[None]:
         ws.progress = before
 
 
-def ensure(job: Job, places: Places, commit: str) -> None:
+def ensure_build(job: Job, places: Places, commit: str) -> None:
     """Start the build unless it runs, for this server or for another one."""
     with _starting:
         if not background.running(job):
@@ -90,7 +90,7 @@ def main() -> None:
     commit = next(iter(sys.argv[1:]), "")
     places = Workspace.open(Path.cwd(), QUIET).places
     job = background.index_of(places, commit)
-    background.serve(job, lambda: _build(places, job, commit))
+    background.serve(job, lambda: _run_build(places, job, commit))
     if commit:
         remove_orphaned_lock(job.lock)
 
@@ -102,16 +102,16 @@ def _end_with_server() -> None:
     os._exit(0)
 
 
-def _build(places: Places, job: Job, commit: str) -> None:
+def _run_build(places: Places, job: Job, commit: str) -> None:
     watched, failures = Watched(job, lambda _: None), list[str]()
-    guarded(lambda: _index(places, watched, commit), say=failures.append)
+    guarded(lambda: _index_in_steps(places, watched, commit), say=failures.append)
     if failures:
         watched.failed(failures[0])
     else:
         watched.succeeded()
 
 
-def _index(places: Places, progress: Progress, commit: str) -> None:
+def _index_in_steps(places: Places, progress: Progress, commit: str) -> None:
     with contextlib.closing(Workspace.open(places.top, progress)) as ws:
         ws.sources.in_steps = True
         at = ranked_at(ws, commit) if commit else None

@@ -65,7 +65,7 @@ class Passages(Record, frozen=True):
     standing: Standing
     notice: str = ""
     weak: bool = False
-    """Whether no passage helps (`retrieval.weakness`)."""
+    """True if no passage helps (`retrieval.weakness`)."""
 
 
 def question(
@@ -85,7 +85,7 @@ def _some(value: str) -> tuple[str, ...]:
 
 def answer(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
     """Return the best passages of documents and code. If the index takes long to build, a process
-    builds it, and words and names answer. Raises as `query.query`, and `ranked_at`.
+    builds it, and words and names answer. The errors are those of `query.query` and `ranked_at`.
     """
     return _ready_or_quick(
         ws,
@@ -109,11 +109,11 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
         return ready()  # it raises what is wrong, or knows another way
     while True:
         try:
-            with index_build.impatient(ws):
+            with index_build.refusing_long_work(ws):
                 return ready()
         except TooMuch as work:
             try:
-                index_build.ensure(job, ws.places, commit)
+                index_build.ensure_build(job, ws.places, commit)
             except OSError as error:
                 if not refuses_writing(error):
                     raise
@@ -152,7 +152,7 @@ def _quick_answer(ws: Workspace, asked: NarrowedQuestion, budget: int, deadline:
     packed = None
     if tree and not _is_stored(tree, asked):
         words = WordQuestion(asked.words, asked.collection, asked.narrowed)
-        packed = WordSearch(ws, tree, words, deadline).passages(share)
+        packed = WordSearch(ws, tree, words, deadline).find_passages(share)
     passages = [*(packed.passages if packed else ()), *(stored.found if stored else ())]
     left_out = (packed.left_out if packed else 0) + (stored.left_out if stored else 0)
     standing = with_sources(stored.standing if stored else standing_in_git(ws), opened)
@@ -176,7 +176,7 @@ def _without_files(
     missing: VmragError | None = None
     if ws.initialized:
         try:
-            with index_build.impatient(ws):
+            with index_build.refusing_long_work(ws):
                 stored = _answer(ws, asked, budget, files=False)
         except TooMuch:
             notice += ", and stored documents are not searched yet"
@@ -211,18 +211,18 @@ def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolRepo
     text is the sentence about it.
     """
 
-    def ready() -> tuple[SymbolReport, Standing, str]:
+    def answer_from_index() -> tuple[SymbolReport, Standing, str]:
         return *definitions(ws, asked), ""
 
-    def quick(deadline: float) -> tuple[SymbolReport, Standing, str]:
+    def answer_from_words(deadline: float) -> tuple[SymbolReport, Standing, str]:
         tree, opened, _, notice = _without_files(ws, asked, LEAST_BUDGET)
         standing, found = with_sources(standing_in_git(ws), opened), []
         if tree and not _is_stored(tree, asked):
             words = WordQuestion("", asked.collection, _without_symbol(asked))
-            found = WordSearch(ws, tree, words, deadline).definitions(asked.symbol)
+            found = WordSearch(ws, tree, words, deadline).find_definitions(asked.symbol)
         return SymbolReport(asked.symbol, found, standing.kb), standing, notice
 
-    return _ready_or_quick(ws, asked, ready, quick)
+    return _ready_or_quick(ws, asked, answer_from_index, answer_from_words)
 
 
 def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:
