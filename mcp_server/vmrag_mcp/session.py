@@ -324,7 +324,9 @@ class Session:
         try:
             keywords = given.parse_arguments(takes, arguments, lambda *warning: warned.append(warning))
         except UsageError as error:
-            error.hint = error.hint or given.usage(tool.name, takes)
+            listed = tools.selection.tools if tools else {}
+            name = next((name for name, other in listed.items() if other is tool), tool.name)
+            error.hint = error.hint or given.usage(name, takes)
             raise
         declared: ToolDeclaration = function.__dict__["declared"]
         if tools:

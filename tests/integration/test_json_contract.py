@@ -179,6 +179,7 @@ GREP = {
     ],
     "kb": QUERY["kb"],
     "notes": [str],
+    "skipped": [{"path": str, "reason": str}],
 }
 EXPORT = {
     "folder": str,

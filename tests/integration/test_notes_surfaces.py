@@ -186,7 +186,7 @@ def test_list_grep_and_export_name_notes(project, tmp_path):
         ("decisions/login", "The login"),
         ("proxy: mail", "The proxy retries three times."),
     ]
-    assert project.vmrag("grep", "three times").out == "notes/proxy: mail:1:The proxy retries three times.\n"
+    assert project.vmrag("grep", "three times").out == "notes/proxy: mail:5:The proxy retries three times.\n"
     assert project.ask("list", "--outdated")["notes"] == []
     change(project, "src/auth.py", "return 1", "return 11")
     commit(project, "change the login")

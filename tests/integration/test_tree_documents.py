@@ -184,8 +184,10 @@ def test_at_a_ref_its_tree_answers_alone_and_by_its_own_settings(project):
     assert "eighty" in first(project, "port", "--at", "first")["text"]
     assert "ninety" in first(project, "port", "--at", "HEAD")["text"]
     assert "hundred" in first(project, "port")["text"]
-    assert [each["doc_id"] for each in project.ask("grep", "tool", "--at", "first")["documents"]] == ["README.md"]
-    assert project.ask("grep", "tool", "--at", "HEAD", code=1)["documents"] == []
+    for ref, collection in (("first", "docs"), ("HEAD", "")):
+        [match] = project.ask("grep", "tool", "--at", ref)["documents"]
+        assert (match["collection"], match["doc_id"]) == (collection, "README.md")
+    assert project.ask("grep", "tool", "--at", "HEAD", "--collection", "docs", code=1)["documents"] == []
 
 
 def test_a_fresh_clone_has_the_fingerprint(project, tmp_path):

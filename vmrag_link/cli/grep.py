@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from vmrag_link import terminal_text
 from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
@@ -69,7 +70,7 @@ def command(
 
 def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
     for number, document in enumerate(sorted(report.documents, key=lambda match: match.name)):
-        name = output.style(document.name, bold=True)
+        name = output.style(terminal_text.one_line(document.name), bold=True)
         if shown == "names":
             yield f"{name}{title_beside(document.doc_id, document.title)}"
         elif shown == "counts":

@@ -52,6 +52,10 @@ def limits_of(settings: IngestSettings) -> ConversionLimits:
     )
 
 
+BINARY_WITHIN = 8000
+"""Git looks for a NUL in so many bytes."""
+
+
 class ContentUnreadable(Exception):
     """`reason` completes a sentence that begins with the file's name: `is not UTF-8 (byte 3)`.
 

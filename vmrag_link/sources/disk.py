@@ -20,12 +20,9 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from vmrag_link.conversion.formats import decode
-from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.paths import FileStamp
 from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
-
-BINARY_WITHIN = 8000
-"""Git looks for a NUL in so many bytes."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -94,8 +91,8 @@ class Disk:
             os.close(descriptor)
 
     def read_many(self, paths: Iterable[str], limit: int) -> Iterator[tuple[str, bytes, int]]:
-        """Yield each path, its bytes and its size. Of a larger file than `limit` the bytes are the
-        first ones; a file that cannot be read has the size -`errno`. The paths should be sorted.
+        """Yield each path, its bytes and its size. A file that is larger than `limit` has only its
+        first bytes; a file that cannot be read has the size -`errno`. The paths should be sorted.
         """
         with contextlib.ExitStack() as held:
             current, descriptor = "", self._top
@@ -105,6 +102,7 @@ class Disk:
                     if folder != current:
                         held.close()
                         current, descriptor = "", self._top
+                    if folder != current:
                         descriptor = self._open(folder, _FOLDER)
                         held.callback(os.close, descriptor)
                         current = folder
@@ -132,7 +130,7 @@ def _read_beginning(descriptor: int, limit: int) -> tuple[bytes, int]:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file")
+            raise OSError(errno.EINVAL, "not a regular file")
         data = os.read(descriptor, found.st_size + 1 if found.st_size <= limit else BINARY_WITHIN)
         return data, max(found.st_size, len(data))
     finally:

@@ -19,10 +19,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from vmrag_link.conversion.formats import by_suffix, decode
-from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.models import Record
 from vmrag_link.paths import FileStamp, write_atomically
-from vmrag_link.sources.disk import BINARY_WITHIN
 from vmrag_link.sources.rules import NOTEBOOK
 
 

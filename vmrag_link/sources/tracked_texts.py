@@ -12,21 +12,26 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes, readable, rules, selection
 from vmrag_link.sources.attributes import DIFF, ENCODING, FILTER, TEXT, TreeAttributes, Value
-from vmrag_link.sources.disk import BINARY_WITHIN, Disk
+from vmrag_link.sources.disk import Disk
 
 MOST_BYTES = 32_000_000
-"""Of a file that is read as text."""
+"""The size of the largest file that is read as text."""
 
 NOT_TEXT = "is not text"
 ABSENT = "is not in the work tree"
 POINTER = "is kept in Git LFS, which this file only names"
 MISSING = "is not in this clone, which is partial"
+HINTS = {
+    ABSENT: "Read it at a commit: ref=HEAD, or vmrag show HEAD:PATH",
+    MISSING: "git fetch --refetch   (or git show REF:PATH, which fetches this file alone)",
+    POINTER: "git lfs pull",
+}
 _EXPECTED = (NOT_TEXT, ABSENT, POINTER, rules.BINARY)
 _BATCH_BYTES = 32_000_000
 _BATCH_FILES = 2_000
@@ -41,7 +46,7 @@ class TrackedText(NamedTuple):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether a search must report that it did not read this file."""
+        """Return True if a search must report that it did not read this file."""
         return bool(self.reason) and self.reason not in _EXPECTED
 
 
@@ -49,7 +54,7 @@ class TrackedTexts:
     """`commit`: its full hash; empty: the work tree. `untracked`: other files of the work tree that
     are documents. `only`: pathspecs, by default all files.
 
-    Raises as `raw_changes.entries`, and as `selection.readable_tree`.
+    Raises `GitFailed`, `LimitExceeded`, `HistoryMissing` and `GitReferenceMissing`.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class TrackedTexts:
         self.commit = commit
         specs = [*only, attributes.PATHSPEC] if only else []
         self._blobs = _list_commit(places, commit, specs) if commit else _list_index(places, specs)
-        self._blobs |= dict.fromkeys(untracked, "")
+        self._blobs = dict.fromkeys(untracked, "") | self._blobs
         self.paths = sorted(self._blobs)
         files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.NAME}
         self._attributes = TreeAttributes(self._attribute_contents(files), (FILTER, ENCODING, TEXT, DIFF))
@@ -67,9 +72,13 @@ class TrackedTexts:
     def __contains__(self, path: str) -> bool:
         return path in self._blobs
 
+    def is_tracked(self, path: str) -> bool:
+        return bool(self._blobs.get(path))
+
     def read(self, paths: Sequence[str]) -> Iterator[TrackedText]:
-        """Yield the texts of these files, which should be sorted. Raises as `beside.look`, and as
-        `TreeAttributes.of`.
+        """Yield the texts of these files, which should be sorted.
+
+        Raises `GitFailed` and `LimitExceeded`.
         """
         return self._read_commit(paths) if self.commit else self._read_disk(paths)
 
@@ -111,8 +120,8 @@ class TrackedTexts:
 
 
 def text_of(path: str, data: bytes, encoding: str = "") -> str | None:
-    """Return the text of a file; None if it is binary. What is not UTF-8 becomes U+FFFD; of a
-    notebook the cells are the text.
+    """Return the text of a file; None if it is binary. Bytes that are not UTF-8 become U+FFFD. A
+    notebook has the text of its cells.
     """
     try:
         text = readable.as_text(data, encoding)

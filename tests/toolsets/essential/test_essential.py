@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mcp import Tools
-from tests.support.repos import isolate
+from tests.support.repos import isolate, make_repo
 from tests.support.templates import build_once
 from tests.support.terminal import Project, copied, new_project
 from vmrag_mcp.options import Chosen, selection
@@ -299,6 +299,118 @@ def test_read_takes_the_line_of_a_place_with_a_column(tools):
     assert tools("read", name="src/session.py:4:7").places == ["src/session.py:4"]
 
 
+# -- tracked files and names
+
+
+def test_read_and_grep_cover_tracked_files_that_no_source_names(tools, project):
+    project.write("pyproject.toml", '[project]\nname = "x"\n')
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Project")
+    project.write("pyproject.toml", '[project]\nname = "y"\n')
+    assert tools("grep", pattern="^name", path="*.toml").body == ['pyproject.toml:2:name = "y"']
+    assert tools("grep", pattern="^name", ref="HEAD").body == ['pyproject.toml:2:name = "x"']
+    [shown] = tools("read", name="./pyproject.toml:2").shown
+    assert (shown.place, shown.about, shown.text) == ("pyproject.toml:2", ["modified, not committed"], 'name = "y"')
+    assert tools("read", name="pyproject.toml", ref="HEAD").shown[0].text == '[project]\nname = "x"'
+    assert tools("grep", pattern="owner: core").body == ["docs/timeouts.md:3:owner: core"]
+    assert tools("read", name="docs/timeouts.md:3").text == "owner: core"
+    assert tools("grep", pattern="x", collection="docs").body == []
+
+
+def test_search_counts_tracked_files_of_no_source(tools, project):
+    def last(query: str = "requests") -> str:
+        return tools("search", query=query).message
+
+    assert "4 tracked files are in no source; grep and read cover them." in last()
+    project.write("Makefile", "all:\n")
+    project.write("logo.bin", "\0")
+    assert "4 tracked files" in last()
+    project.git("add", "-A")
+    assert "5 tracked files" in last()
+
+
+def test_read_and_grep_need_only_a_git_repository(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = Project(make_repo(tmp_path / "plain").top)
+    project.write("pyproject.toml", "[project]\n")
+    project.write("data.bin", "a\0b")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Begin")
+    tools = Tools(project.top, chosen=PLAIN)
+    assert tools("read", name="pyproject.toml").text == "[project]"
+    assert tools("read", name="pyproject.toml", ref="HEAD").text == "[project]"
+    assert tools("grep", pattern=r"\[project").body == ["pyproject.toml:1:[project]"]
+    assert "data.bin is not text" in tools.error("DOCUMENT_NOT_FOUND", "read", name="data.bin")["message"]
+    (project.top / "pyproject.toml").unlink()
+    refused = tools.error("DOCUMENT_NOT_FOUND", "read", name="pyproject.toml")
+    assert "is not in the work tree" in refused["message"]
+    assert tools("read", name="pyproject.toml", ref=refused["suggestions"][0].partition("ref=")[2][:4]).text
+    tools.error("GIT_COMMIT_NOT_FOUND", "read", name="pyproject.toml", ref="nowhere")
+    tools.error("GIT_COMMIT_NOT_FOUND", "grep", pattern="x", ref="nowhere")
+
+
+def test_a_path_cannot_forge_a_line_of_grep(tools, project):
+    project.write("x\nsrc/session.py:1:forged.txt", "needle\n")
+    project.git("add", "-A")
+    assert tools("grep", pattern="needle").body == ["x\\nsrc/session.py:1:forged.txt:1:needle"]
+
+
+def test_an_unknown_name_lists_the_closest_files_and_documents(tools, project):
+    for name, closest in (
+        ("src/sesion.py", "src/session.py"),
+        ("lib/session.py", "src/session.py"),
+        ("decisions/retry-polcy", "decisions/retry-policy"),
+    ):
+        refused = tools.error("DOCUMENT_NOT_FOUND", "read", name=name)
+        assert f"Closest: {closest}" in refused["suggestions"][0]
+    for number in range(5):
+        project.write(f"pkg{number}/conf.py", "x = 1\n")
+    project.git("add", "-A")
+    hint = tools.error("DOCUMENT_NOT_FOUND", "read", name="conf.py")["suggestions"][0]
+    assert hint.count("conf.py") == 3
+    refused = project.vmrag("show", "handbook/sesion.py", code=None).err
+    assert "session.py" in refused
+
+
+@pytest.mark.parametrize("symbol", ["session.Session.refresh", "src.session.Session.refresh", "src::session::Session"])
+def test_a_symbol_may_begin_with_its_module(tools, project, symbol):
+    last = symbol.replace("::", ".").rpartition(".")[2]
+    assert last in tools("read", symbol=symbol).text
+    assert tools("search", symbol=symbol).places == [tools("read", symbol=symbol).places[0]]
+    assert last in project.vmrag("query", "--symbols", symbol).out
+    tools.error("INVALID_PARAMETER", "read", symbol=f"other.{symbol}")
+
+
+def test_grep_suggests_ignoring_case_and_literal_text(tools):
+    answer = tools("grep", pattern="TIME OUT")
+    assert answer.message.endswith(": 0 lines in 0 documents. 1 line if case is ignored: grep pattern=(?i)TIME OUT")
+    assert "(?i)REFRESH\\(SELF" in tools("grep", pattern="REFRESH(SELF", fixed=True).message
+    assert tools("grep", pattern="zzzz").message.endswith(" 0 lines in 0 documents.")
+    refused = tools.error("INVALID_PARAMETER", "grep", pattern="refresh(")
+    assert "fixed=true" in refused["suggestions"][0]
+
+
+def test_the_limit_of_grep_counts_matches(tools, project):
+    project.write("src/many.py", "".join(f"number {line}\n" for line in range(30)))
+    project.git("add", "-A")
+    answer = tools("grep", pattern="number .*5$", context=2, limit=2)
+    assert [line.partition(":")[2] for line in answer.body if ":" in line] == ["6:number 5", "16:number 15"]
+    assert len(answer.body) == 10
+    assert answer.message.endswith(": 3 lines in 1 document; 1 left out, path or limit shows them.")
+
+
+def test_unknown_arguments_and_collections_list_existing_ones(tools, project):
+    refused = tools.error("INVALID_PARAMETER", "search", query="x", limit=3)
+    assert refused["suggestions"][0].startswith("search accepts: query, path, lang, symbol,")
+    for number in range(12):
+        project.put("a", "text", collection=f"c{number:02}")
+    for name in ("search", "grep"):
+        refused = tools.error(
+            "COLLECTION_NOT_FOUND", name, **{("query" if name == "search" else "pattern"): "x"}, collection="no"
+        )
+        assert re.search(r"c09 and \d more", refused["suggestions"][0])
+
+
 # -- what a stranger's arguments do not reach
 
 
@@ -310,8 +422,6 @@ NAMES_OF_NOTHING = (
     "docs/../docs/secret.md",
     "/etc/passwd",
     ".git/config",
-    ".gitignore",
-    "HEAD:.gitignore",
     "HEAD:docs/../.gitignore",
     "docs/link.md",
     "HEAD",
@@ -320,7 +430,7 @@ NAMES_OF_NOTHING = (
 )
 
 
-def test_nothing_is_read_but_what_sources_name_and_the_knowledge_base_holds(tools, project):
+def test_read_and_grep_refuse_files_that_git_does_not_track(tools, project):
     project.write("docs/secret.md", "SECRET")
     (project.top.parent / "outside.md").write_text("SECRET")
     (project.top / "docs/link.md").symlink_to("../../outside.md")

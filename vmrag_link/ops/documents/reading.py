@@ -10,7 +10,7 @@ import posixpath
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
@@ -34,15 +34,15 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, standing_in_git, viewed, with_sources
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.paths import FileStamp, Places, file_stamp
-from vmrag_link.retrieval.narrowing import path_matcher
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import rules, tracked_texts
 from vmrag_link.sources.readable import LeftOutFile
-from vmrag_link.sources.tracked_texts import TrackedTexts
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources
+
+if TYPE_CHECKING:  # a list searches no files
+    from vmrag_link.sources.tracked_texts import TrackedTexts
 
 T = TypeVar("T")
 
@@ -183,14 +183,14 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Finder(NamedTuple):
-    """`passes`: whether something is found in a line. `spans`: where, if that is known."""
+    """`passes` searches a line. `spans` returns the matches in it, if the engine reports them."""
 
     passes: Callable[[str], object]
     spans: Callable[[str], Spans]
 
 
 _OTHER_LINES = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-?[a-zA-Z]*[mR]")
-"""What in a pattern decides by itself where a line ends."""
+"""Parts of a pattern that decide themselves where a line ends."""
 
 
 class Pattern(Record, frozen=True):
@@ -302,9 +302,9 @@ class GrepReport(Record, frozen=True):
 
 
 class Narrowed(TypedDict, total=False):
-    """What is searched. `collections`: only these; by default all files, and all collections except
-    those in which tools write for themselves. `ref`: as for `revparse.resolve_at`. `path`: part of
-    a path or of an id, or a glob.
+    """Options of a search. `collections`: only these; by default all files, and all collections
+    except those in which tools write for themselves. `ref`: as for `revparse.resolve_at`. `path`:
+    part of a path or of an id, or a glob.
     """
 
     collections: Sequence[str]
@@ -320,6 +320,8 @@ def grep(
     `most`: further lines that match are only counted. Raises `UsageInvalid`, `CollectionMissing`.
     """
     collections, ref, path = narrowed.get("collections", ()), narrowed.get("ref"), narrowed.get("path", "")
+    from vmrag_link.retrieval.narrowing import path_matcher
+
     search, in_files, skipped = _Search(pattern, context, most), list[MatchedDocument](), list[LeftOutFile]()
     files = SearchedFiles.open(ws, ref, collections)
     paths = files.paths_of(collections, path)
@@ -362,7 +364,9 @@ def count_uncovered(ws: Workspace) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _count_uncovered(places: Places, sources: tuple[SourceSettings, ...], _index: FileStamp | None) -> int:
-    paths = TrackedTexts(places).paths
+    from vmrag_link.sources import rules, tracked_texts
+
+    paths = tracked_texts.TrackedTexts(places).paths
     return tracked_texts.count_texts(places, [path for path in paths if not rules.source_of(sources, path)])
 
 
@@ -378,7 +382,7 @@ class TrackedFile(Record, frozen=True):
 
 
 def find_named(ws: Workspace, name: str) -> TrackedFile | None:
-    """Return the tracked text file that `[REF:]PATH[:LINE]` means. Raises as `find_tracked`."""
+    """Return the tracked text file that `[REF:]PATH[:LINE]` means."""
     parts = revparse.separate_ref(name)
     for ref, rest in (("", name), *([parts] if parts else [])):
         for path in dict.fromkeys((rest, document_names.without_line(rest))):
@@ -397,22 +401,19 @@ def find_tracked(ws: Workspace, path: str, ref: str = "", *, is_document: bool =
     commit = known.git_commit(ws, ref) if ref not in ("", revparse.WORKING) else ""
     if not is_path or (ref not in ("", revparse.WORKING) and not commit):
         return None
+    from vmrag_link.sources import tracked_texts
+
     untracked = [path] if is_document and not commit else []
-    texts = TrackedTexts(ws.places, commit, untracked=untracked, only=[f":(top,literal){path}"])
+    texts = tracked_texts.TrackedTexts(ws.places, commit, untracked=untracked, only=[f":(top,literal){path}"])
     if path not in texts:
         return None
     (found,) = texts.read([path])
     if found.text is None:
         name, at = terminal_text.one_line(path), f" at {ref}" if commit else ""
-        raise DocumentMissing(f"{name} {found.reason}{at}.", hint=_HINTS.get(found.reason, ""), doc_id=path)
-    return TrackedFile(path, found.text, commit, "" if commit else _uncommitted(ws, path))
-
-
-_HINTS = {
-    tracked_texts.ABSENT: "Read it at a commit: ref=HEAD, or vmrag show HEAD:PATH",
-    tracked_texts.MISSING: "git fetch --refetch   (or git show REF:PATH, which fetches this file alone)",
-    tracked_texts.POINTER: "git lfs pull",
-}
+        hint = tracked_texts.HINTS.get(found.reason, "")
+        raise DocumentMissing(f"{name} {found.reason}{at}.", hint=hint, doc_id=path)
+    state = "" if commit else _uncommitted(ws, path) if texts.is_tracked(path) else "added"
+    return TrackedFile(path, found.text, commit, state)
 
 
 def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
@@ -432,7 +433,7 @@ def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **na
 
 
 class SearchedFiles:
-    """The tracked files at one place; `texts` is None where there are none.
+    """The tracked files at one place; A revision has no `texts`.
 
     `tree`: the documents of sources. It is listed only if untracked files are among them, or ids
     that are not paths.
@@ -451,7 +452,12 @@ class SearchedFiles:
         """`ref`: as for `read`; a revision of the knowledge base has no files."""
         commit = ""
         if ref is not None and ref != revparse.WORKING and not (commit := known.git_commit(ws, ref)):
+            if not ws.initialized:
+                plumbing.resolve(ws.places, ref)  # raises: no knowledge base has it
             return cls(None)
+        from vmrag_link.sources import rules
+        from vmrag_link.sources.tracked_texts import TrackedTexts
+
         config = ws.sources.config_at(commit) if commit else ws.sources.config
         tree, untracked = None, config.searches_untracked and not commit
         if collections or any(rules.searches_untracked(source, untracked=untracked) for source in config.sources):
@@ -473,6 +479,8 @@ class SearchedFiles:
             found = [name for name in found if self.key(name)[0] in collections]
         if not path:
             return found
+        from vmrag_link.retrieval.narrowing import path_matcher
+
         is_meant, keys = path_matcher(path.removeprefix("./")), self._keys or {}
         return [name for name in found if is_meant(name) or (name in keys and is_meant(keys[name][1]))]
 
@@ -480,6 +488,8 @@ class SearchedFiles:
         """Return the key of the document; a file of no source has no collection."""
         if self._keys is not None:
             return self._keys.get(path, ("", path))
+        from vmrag_link.sources import rules
+
         source = rules.source_of(self._sources, path)
         return (source.collection if source else "", path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -14,14 +15,12 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import (
     NO_DOCUMENTS,
     CollectionMissing,
+    DocumentAmbiguous,
     DocumentMissing,
-    NotInitialized,
-    PinMissing,
     UsageInvalid,
     VmragError,
     closest,
 )
-from vmrag_link.git import plumbing
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import listing, reading
 from vmrag_link.ops.documents.reading import TrackedFile
@@ -102,7 +101,7 @@ def split_place(name: str) -> tuple[str, str]:
 def find(ws: Workspace, name: str, ref: str) -> Text:
     """Return the tracked file of a path, or the document of a name.
 
-    Raises as `reading.find_tracked`, `known.find_file` and `listing.show_stored`.
+    Raises `DocumentMissing` with the closest names, and `UsageInvalid` for a collection.
     """
     if file := reading.find_tracked(ws, name, ref) if ref else reading.find_named(ws, name):
         return _of_file(ws, file)
@@ -113,15 +112,15 @@ def find(ws: Workspace, name: str, ref: str) -> Text:
             return _of_file(ws, file)
     try:
         return _find_stored(ws, name, ref)
-    except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as error:
-        if isinstance(error, NotInitialized | PinMissing) and not ws.stores_nothing:
-            raise
-        if ref and not ws.initialized:
-            plumbing.resolve(ws.places, ref)  # raises: no such ref
+    except DocumentAmbiguous:
+        raise
+    except (CollectionMissing, DocumentMissing, *NO_DOCUMENTS) as error:
         paths = reading.SearchedFiles.open(ws, ref or None).paths_of()
         same = [path for path in paths if posixpath.basename(path) == name]
         if len(same) == 1 and (file := reading.find_tracked(ws, same[0], ref)):
             return _of_file(ws, file)
+        if isinstance(error, NO_DOCUMENTS) and not ws.stores_nothing:
+            raise
         raise _missing(ws, name, ref, paths, error) from None
 
 
@@ -144,13 +143,16 @@ def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
 def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: VmragError) -> DocumentMissing:
     """Return the error for a name that means nothing, with the closest names."""
     stored: list[str] = []
-    if not isinstance(error, NotInitialized | PinMissing):
+    with contextlib.suppress(*NO_DOCUMENTS):
         place, _ = document_names.split_ref(ws, f"{ref}:{name}" if ref else name)
         stored = ["/".join(header.key) for header in ws.engine.headers(place.at)]
     near = closest(name, [*paths, *stored])
     hint = f"Closest: {', '.join(map(terminal_text.one_line, near))}. " if near else ""
     at = f"at {ref}; history lists when it changed" if ref else "here"
-    return DocumentMissing(f"no tracked file and no document {name!r} {at}.", hint=f"{hint}{FIND}", doc_id=name)
+    message = f"no tracked file and no document {name!r} {at}."
+    if isinstance(error, DocumentMissing) and not ref:  # it may have been removed
+        message = error.message
+    return DocumentMissing(message, hint=f"{hint}{FIND}", doc_id=name)
 
 
 def _of_file(ws: Workspace, file: TrackedFile) -> Text:

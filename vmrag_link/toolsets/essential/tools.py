@@ -129,7 +129,14 @@ def _place(name: str, first: int, last: int) -> str:
     return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
 
 
-@tool("R", title="Read text", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
+@tool(
+    "R",
+    title="Read text",
+    of_files=True,
+    of_git=True,
+    includes=("chroma_get_documents",),
+    same_effect=("chroma_get_documents",),
+)
 def read(
     call: Call,
     *,
@@ -206,7 +213,14 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
     return TextResult(text="\n\n".join(shown), message=" ".join([message, *calls]))
 
 
-@tool("R", title="Find lines", of_files=True, includes=("chroma_get_documents",), same_effect=("chroma_get_documents",))
+@tool(
+    "R",
+    title="Find lines",
+    of_files=True,
+    of_git=True,
+    includes=("chroma_get_documents",),
+    same_effect=("chroma_get_documents",),
+)
 def grep(
     call: Call,
     *,
@@ -224,7 +238,7 @@ def grep(
     report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
     call.stands(passages.stood(report.kb, report.notes))
     lines = [
-        f"{document.name}{mark}{line.number}{mark}{_shortened(line.text)}"
+        f"{terminal_text.one_line(document.name)}{mark}{line.number}{mark}{_shortened(line.text)}"
         for document in report.documents
         for line in document.lines
         for mark in (":" if line.matched else "-",)
@@ -238,4 +252,5 @@ def grep(
 
 
 def _shortened(line: str) -> str:
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+    shown = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+    return terminal_text.visible(shown)
