@@ -47,22 +47,21 @@ TITLE = "Knowledge of this repository"
 """The server's name in the protocol, and what clients may show to people."""
 
 _ABOUT = (
-    "Search of this git repository: its documentation, its code and, if it has a knowledge base, stored documents such as decisions, "
-    "notes and issue logs, all at the checked-out commit. "
-    "Before you answer a question about the project, or edit its code, search it: chroma_query_documents asks all collections at once, "
-    "documents and code, by words and by meaning. "
-    "'Where is X' takes one call of chroma_query_documents, with symbol=X, and with max_tokens it packs whole symbols of several files, "
-    "each with path, lines and commit. "
-    "Write down with chroma_add_documents what should be known later, and make a revision of it with dolt_commit. "
-    "A repository without a knowledge base needs the user's consent for that."
+    "Knowledge of this repository at the checked-out commit: its documentation and code, as they are in the working tree, and stored "
+    "documents such as notes, decisions and issue logs. "
+    "Before you answer a question about the project or edit its code, call chroma_query_documents, which searches all collections by "
+    "words and by meaning. "
+    "chroma_query_documents finds definitions with symbol=X, and returns whole passages with path and lines with max_tokens. "
+    "Store with chroma_add_documents what the user wants to know later; dolt_commit makes a revision of it. "
+    "Ask the user before you create a knowledge base with dolt_init."
 )
 _TRUTH = (
-    "Every answer comes from the checked-out commit: its files and, if it pins one, a revision of the knowledge base. The block 'kb' names "
-    "both; in_sync is true if the revision is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
+    "The block 'kb' of an answer names the commit and the revision that it comes from; in_sync is true if the revision is the pinned one. "
+    "dolt_commit stages the pin .dolt-version: commit it with git."
 )
 
 _FILES = (
-    "Documents of collections of kind 'source' are files of this repository, as they are in the work tree, and are not stored: edit the "
+    "Documents of collections of kind 'source' are files of this repository, as they are in the working tree: to change one, edit the "
     "file, and the next query sees it."
 )
 
@@ -256,21 +255,25 @@ class ToolSelection(Record, frozen=True):
             shape["description"] = self.worded(shape.get("description", ""))
         if tool.name == SWITCH:
             states = [state for state in self.toolsets_listed() if state.tools]
-            lines = "\n".join(f"{state.name}: {state.about}" for state in states if not state.enabled)
+            lines = "\n".join(f"{state.name}: {state.about}" for state in states)
             names = [*(state.name for state in states), "all"]
-            properties["toolset"] = {"type": "string", "enum": names, "description": lines or "all toolsets are on"}
+            properties["toolset"] = {"type": "string", "enum": names, "description": lines}
         return tool.schema | {"properties": properties}
 
     def instructions(self) -> str:
-        """What a client tells its model about this server, in the words that people use."""
-        lines = [self.worded(_ABOUT), *self._of_toolsets(), self.worded(_TRUTH), self.worded(_FILES)]
+        """Return what a client tells its model about this server."""
+        lines = [self.worded(_ABOUT), *self._of_toolsets()]
+        if not all(tool.plain_text for tool in self.tools.values()):  # only answers in JSON have the block
+            lines += [self.worded(_TRUTH), self.worded(_FILES)]
         if self.chosen.read_only:
             lines.append("This server is read-only.")
-        off = [f"{each.name} ({each.about})" for each in self.toolsets_listed() if each.tools and not each.enabled]
-        if off:
-            switch = f"{self.chosen.prefix}{SWITCH}"
-            way = f"{switch}, or with " if switch in self.tools else ""
-            lines.append(f"Switched off: {'; '.join(off)}. They come with {way}--toolsets=all at the start.")
+        off = [state for state in self.toolsets_listed() if state.tools and not state.enabled]
+        if off and self.has(SWITCH):
+            names = ", ".join(state.name for state in off)
+            lines.append(f"{self.chosen.prefix}{SWITCH} switches on more tools: {names}.")
+        elif off:
+            names = "; ".join(f"{state.name} ({state.about})" for state in off)
+            lines.append(f"Switched off: {names}. The server option --toolsets=all switches them on.")
         return " ".join(lines)
 
     def _of_toolsets(self) -> Iterator[str]:

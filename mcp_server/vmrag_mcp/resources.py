@@ -53,12 +53,12 @@ class Content(Record, frozen=True):
 
 
 FIXED = (
-    Resource(STATUS, "status", "Whether pin, knowledge base and index agree; what is uncommitted.", JSON),
-    Resource(COLLECTIONS, "collections", "The collections with their numbers of documents.", JSON),
+    Resource(STATUS, "status", "Comparison of pin, knowledge base and index, with uncommitted documents.", JSON),
+    Resource(COLLECTIONS, "collections", "Collections with their numbers of documents.", JSON),
 )
 TEMPLATES = (
-    Resource(f"{COLLECTIONS}/{{collection}}", "collection", "A collection: its settings and its documents.", JSON),
-    Resource(f"{DOCUMENTS}/{{collection}}/{{+doc_id}}", "document", "The whole text of a document.", MARKDOWN),
+    Resource(f"{COLLECTIONS}/{{collection}}", "collection", "Settings and documents of a collection.", JSON),
+    Resource(f"{DOCUMENTS}/{{collection}}/{{+doc_id}}", "document", "Whole text of a document.", MARKDOWN),
 )
 
 

@@ -142,7 +142,7 @@ def test_a_tool_is_listed_as_the_contract_says(name):
 def test_tool_that_can_replace_or_delete_has_the_destructive_hint(name):
     verbs = ("update", "modify", "rename", "replace", "delete", "forget", "remember", "resolve", "reset", "ingest")
     if any(verb in name for verb in verbs):
-        assert catalogue()[name].annotations.get("destructive_hint"), name
+        assert catalogue()[name].annotations.get("destructiveHint"), name
 
 
 @pytest.mark.parametrize("name", TOOLS)

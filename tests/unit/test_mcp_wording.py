@@ -9,6 +9,7 @@ import pytest
 
 from tests.english import CONSTRUCTIONS
 from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, NoChanges, UsageInvalid, VmragError
+from vmrag_link.toolsets.essential.pages import estimate_tokens
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, ToolSelection, mentioned, selection, worded
 from vmrag_mcp.prompts import PROMPTS, listed
@@ -89,6 +90,13 @@ def test_parameters_of_a_name_have_one_wording():
         "name such as handbook",
         "collection; default: all",
     }
+
+
+def test_instructions_of_essential_tools_are_short():
+    instructions = selection(Chosen("essential")).instructions()
+    assert estimate_tokens(instructions) <= 200
+    assert "'kb'" not in instructions, "answers in text have no such block"
+    assert [name for name, pattern in CONSTRUCTIONS.items() if pattern.search(instructions)] == []
 
 
 def test_a_text_names_tools_as_the_clients_of_the_server_call_them():

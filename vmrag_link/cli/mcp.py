@@ -59,45 +59,47 @@ class _Client(click.Choice[str]):
     "--repo",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The repository whose knowledge is served. Otherwise VMRAG_REPO, the client's project, or the current directory.",
+    help="Repository to serve (default: VMRAG_REPO, the client's project or the current directory).",
 )
 @click.option(
     "--toolsets",
     metavar="NAME,…",
-    help="The toolsets to have; `default` stands for the default set, `all` for every one. VMRAG_TOOLSETS.",
+    help="Toolsets of the server, such as essential, default or all (VMRAG_TOOLSETS).",
 )
 @click.option(
     "--default-toolsets",
     metavar="NAME,…",
-    help="The toolsets to have where neither --toolsets, nor VMRAG_TOOLSETS, nor a setting says which. `install` writes `essential`.",
+    help="Toolsets if --toolsets, VMRAG_TOOLSETS and the settings name none. `install` writes `essential`.",
 )
-@click.option("--tools", metavar="NAME,…", help="Single tools to have, too. VMRAG_TOOLS.")
+@click.option("--tools", metavar="NAME,…", help="More tools, by name (VMRAG_TOOLS).")
 @click.option(
-    "--exclude-tools", metavar="NAME,…", help="Tools not to have, whatever else is said. VMRAG_EXCLUDE_TOOLS."
+    "--exclude-tools",
+    metavar="NAME,…",
+    help="Tools to leave out, even if another option names them (VMRAG_EXCLUDE_TOOLS).",
 )
-@click.option("--read-only", is_flag=True, help="Have only tools that change nothing. VMRAG_READ_ONLY=1.")
+@click.option("--read-only", is_flag=True, help="Leave out tools that change something (VMRAG_READ_ONLY=1).")
 @click.option(
     "--http",
     metavar="[HOST:]PORT",
-    help="Serve over HTTP, at /mcp, instead of standard input and output; 0: a free port.",
+    help="Serve over HTTP at /mcp instead of standard input and output. Port 0: any free port.",
 )
-@click.option("--allow-remote", is_flag=True, help="Let HOST be one that other computers reach; takes a token.")
+@click.option("--allow-remote", is_flag=True, help="Allow a HOST that other computers can reach. Requires a token.")
 @click.option(
     "--token-env",
     metavar="NAME",
-    help="The environment variable with the bearer token that clients must send over HTTP. VMRAG_MCP_TOKEN, if that is set.",
+    help="Environment variable with the bearer token that clients must send over HTTP (default: VMRAG_MCP_TOKEN).",
 )
 @click.option(
     "--allow-origin",
     "origins",
     multiple=True,
     metavar="ORIGIN",
-    help="Let pages of this origin in a browser use it over HTTP, such as http://localhost:6274. Otherwise no page may.",
+    help="Allow web pages of this origin, such as http://localhost:6274. By default, no web page can use the server.",
 )
 @click.option(
     "--default-ef",
     metavar="NAME",
-    help="The embedding model of new collections, instead of the setting embedding.model. CHROMA_DEFAULT_EF.",
+    help="Embedding model of new collections (CHROMA_DEFAULT_EF; default: the setting embedding.model).",
 )
 @click.option(
     "--cpu-execution-provider",
@@ -108,33 +110,33 @@ class _Client(click.Choice[str]):
 @click.option(
     "--client",
     type=_Client(CLIENTS),
-    help="With `install`: the client whose file gets the server, with the options given here; with `uninstall`: loses it.",
+    help="With `install` and `uninstall`: client to configure, such as claude-code.",
 )
 @click.option(
     "--all",
     "every_client",
     is_flag=True,
-    help="With `install`: every client that is found on this computer; with `uninstall`: every one that has the server.",
+    help="With `install`: all clients found on this computer. With `uninstall`: all clients that have the server.",
 )
 @click.option(
     "--user",
     "personal",
     is_flag=True,
-    help="With `install` and `uninstall`: your own file of the client, instead of the project's.",
+    help="With `install` and `uninstall`: use your own configuration of the client instead of the project's.",
 )
 @click.option(
     "--replace",
     is_flag=True,
-    help="With `install`: replace a server of that name that another program or person wrote into the file.",
+    help="With `install`: replace a server of the same name that vmrag did not write.",
 )
 @click.option(
     "--rules",
     is_flag=True,
-    help="With `install`: also write a section on the tools into AGENTS.md, and into the file that the client reads instead, "
-    "such as CLAUDE.md. Works without a client. With `uninstall`: remove that section.",
+    help="With `install`: write a section on the tools into AGENTS.md, or the file that the client reads instead, such as "
+    "CLAUDE.md. With `uninstall`: remove it.",
 )
 @click.option(
-    "--print", "print_only", is_flag=True, help="With `install`: print what belongs into a client's configuration."
+    "--print", "print_only", is_flag=True, help="With `install`: print the configuration instead of writing it."
 )
 def command(
     invocation: Invocation,
@@ -159,13 +161,13 @@ def command(
     rules: bool,
     print_only: bool,
 ) -> int:
-    """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server:
-    `vmrag mcp install`. `vmrag mcp uninstall` takes that back.
+    """Serve documentation, code and stored documents to agents (MCP).
 
-    `vmrag mcp turn-ended` is for a client's hook: what an agent left uncommitted is committed with
-    mcp.auto_commit: write, and named otherwise, as JSON that Claude Code shows.
+    `vmrag mcp install` adds this server to the configuration of an MCP client, and `vmrag mcp
+    uninstall` removes it. Clients start `vmrag-mcp`, which is the same command.
 
-    A client starts `vmrag-mcp`, which is the same command. See docs/mcp.md.
+    `vmrag mcp turn-ended` is for a hook of the client. With `mcp.auto_commit: write`, it commits
+    the documents that the agent left uncommitted. Otherwise it lists them.
     """
     if action == "turn-ended":
         _end_turn(invocation)

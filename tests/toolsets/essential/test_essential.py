@@ -497,9 +497,8 @@ def test_what_a_server_excludes_no_plain_tool_does(excluded, gone):
 def test_a_server_that_is_read_only_has_those_that_read_and_says_nothing_of_others():
     server = selection(Chosen("essential", read_only=True))
     assert server.tools.keys() == {"search", "read", "grep", "history", "status", "enable_toolset"}
-    assert "remember;" not in server.instructions()
-    assert "written down with remember" in selection(PLAIN).instructions()
-    assert "written down with remember" not in server.instructions()
+    assert "remember stores" in selection(PLAIN).instructions()
+    assert "remember" not in server.instructions()
 
 
 def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):

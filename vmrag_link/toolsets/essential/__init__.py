@@ -8,8 +8,9 @@ TOOLSET = Toolset(
     __name__,
     tools=(".tools", ".history", ".state", ".writing", "vmrag_mcp.tools.enabling"),
     instructions=(
-        "Before you answer a question about the project, or edit its code: search, which packs the passages that answer, of documents and "
-        "code, each with its place; read takes such a place. grep finds a text that is known exactly, history says what changed, when and "
-        "why. What should be known later, and no file says, is written down with remember; status says what is not committed yet."
+        "Before you answer a question about the project or edit its code, call search. To find where a name is defined, call search with "
+        "symbol alone. For an exact text, call grep. Then read a place (PATH:LINES) from the results; ref=v1.0 reads an older version, "
+        "and a folder (docs/) lists its documents. history lists what changed since a tag. remember stores what the user wants to know "
+        "later and no file contains. Tell the user if an answer has a line 'warning:'."
     ),
 )

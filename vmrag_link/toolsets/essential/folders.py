@@ -26,7 +26,7 @@ def is_folder(name: str) -> bool:
     return name.endswith("/") or name == "."
 
 
-def find(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
+def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     """Return the documents below a folder or in a collection, one on each line; None for neither.
 
     These are tracked files, documents of sources, notes and stored documents, here or at a git ref.
@@ -47,7 +47,7 @@ def find(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     titles = {key: headers[key].title for key in stored}
     keys = (rows[row] for row in shown[max(first, 1) - 1 :][:MOST_TITLES])
     titles |= _read_titles(place, (key for key in keys if key in paths))
-    lines = [_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
+    lines = [_format_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
     commit = place.code if ref else ""
     return Text(name=f"{folder}/", content="\n".join(lines), above=0, standing=here(ws), commit=commit)
 
@@ -81,7 +81,7 @@ def _read_titles(place: KnownPlace, keys: Iterable[Key | None]) -> dict[Key, str
     return {key: document.title for key, document in found.items()}
 
 
-def _row(name: str, title: str) -> str:
+def _format_row(name: str, title: str) -> str:
     """Return a line of the list. A title that repeats the name is left out."""
     path = PurePosixPath(name)
     return name if title in ("", path.name, path.stem) else f"{name} · {title}"

@@ -72,7 +72,7 @@ _MOST_FOLDERS = 5
 def history(
     call: Call,
     *,
-    name: Annotated[str, Given("name such as src/, src/auth.py:10-42 or decisions/retry-policy")] = "",
+    name: Annotated[str, Given("name such as src/ or decisions/retry-policy")] = "",
     since: Ref = "",
     limit: Annotated[int, Given("commits", low=1, high=100, clamped=True)] = 10,
 ) -> TextResult:

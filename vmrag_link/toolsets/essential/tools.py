@@ -161,13 +161,13 @@ def read(
 
 
 def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
-    """Return a document, or the list of a folder or a collection. Raises as `texts.find`."""
+    """Return a document, or the list of a folder or a collection."""
     first, only_folder = texts.first_line(lines), folders.is_folder(name)
-    listing = folders.find(call.ws, name, ref, first) if only_folder else None
+    listing = folders.list_below(call.ws, name, ref, first) if only_folder else None
     try:
         return listing or texts.find(call.ws, name, ref)
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid):
-        if not only_folder and (listing := folders.find(call.ws, name, ref, first)):
+        if not only_folder and (listing := folders.list_below(call.ws, name, ref, first)):
             return listing
         raise
 

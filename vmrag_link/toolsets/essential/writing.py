@@ -57,7 +57,7 @@ def remember(
     *,
     text: Annotated[str, Given("Markdown that begins with the title", longest=LONGEST_TEXT)],
     name: Annotated[str, Given("name such as decisions/retry-policy; default: from the title")] = "",
-    mode: Annotated[Mode, Given("effect on an existing note; add refuses it")] = "add",
+    mode: Annotated[Mode, Given("effect on an existing note")] = "add",
     commit: Annotated[bool, Given("make a git commit, if the user allows it")] = False,
 ) -> StateText:
     """Store a short note that the user wants to know later and that no file contains: a decision, a
