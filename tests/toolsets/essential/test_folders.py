@@ -50,6 +50,15 @@ def test_read_lists_the_documents_of_a_folder_with_titles(tools, project, name):
     assert message.endswith("lines 1 to 2 of 2.")
 
 
+def test_read_lists_only_the_folder_of_a_name_that_is_also_a_collection(tools, project):
+    project.write("README.md", "# Project\n")
+    project.git("add", "README.md")
+    settings = project.top / ".vmrag.yaml"
+    settings.write_text(settings.read_text().replace("paths: [docs/]", "paths: [docs/, README.md]"))
+    assert "README.md · Project" not in read(tools, "docs/")
+    assert {"README.md · Project", "docs/timeouts.md · Timeouts"} < {*read(tools, "docs")}
+
+
 def test_read_lists_a_folder_at_a_ref(tools, project):
     project.git("rm", "-q", "docs/timeouts.md")
     project.write("docs/new.md", "# New\n")

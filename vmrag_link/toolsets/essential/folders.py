@@ -30,6 +30,7 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     """Return the documents below a folder or in a collection, one on each line; None for neither.
 
     These are tracked files, documents of sources, notes and stored documents, here or at a git ref.
+    `docs/` means the folder if a collection has the same name, and `docs` means both.
     The lines from `first` on have titles. Raises `GitReferenceMissing`.
     """
     folder = posixpath.normpath(name).lstrip("/") or "."
@@ -37,9 +38,11 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     names = KnownNames(ws, place)
     paths = _file_paths(place)
     headers = {header.key: header for header in names.rows.headers(names.places[0])}
-    below = [key for key in headers if _is_below(folder, key, paths.get(key, ""))]
+    tracked = list(_tracked_files(ws, folder, place.code if ref else ""))
+    only_folder = bool(tracked) and name.endswith("/")
+    below = [key for key in headers if _is_below(folder, key, paths.get(key, ""), only_folder=only_folder)]
     stored = names.shown_names(key for key in below if key not in paths)
-    rows: dict[str, Key | None] = dict.fromkeys(_tracked_files(ws, folder, place.code if ref else ""))
+    rows: dict[str, Key | None] = dict.fromkeys(tracked)
     rows |= {paths.get(key) or stored[key]: key for key in below}
     if not rows:
         return None
@@ -63,9 +66,10 @@ def _file_paths(place: KnownPlace) -> dict[Key, str]:
     return {key: file.path for key, file in place.tree.files.items()} if place.tree else {}
 
 
-def _is_below(folder: str, key: Key, path: str) -> bool:
-    full = "/".join(key)
-    return folder in (".", key[0]) or path.startswith(f"{folder}/") or full.startswith(f"{folder}/")
+def _is_below(folder: str, key: Key, path: str, *, only_folder: bool) -> bool:
+    if folder == "." or path.startswith(f"{folder}/"):
+        return True
+    return not only_folder and f"{'/'.join(key)}/".startswith(f"{folder}/")
 
 
 def _tracked_files(ws: Workspace, folder: str, commit: str) -> Iterable[str]:
