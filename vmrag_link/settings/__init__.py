@@ -325,7 +325,7 @@ class McpSettings(Record, frozen=True):
     page_chars: Annotated[
         int,
         agreed(
-            "How many characters an answer of an MCP tool has at most, about; more is counted. One document comes whole.",
+            "Maximum number of characters of an answer of an MCP tool. The rest is counted, or comes in further pages.",
             ge=1000,
             le=10_000_000,
         ),
