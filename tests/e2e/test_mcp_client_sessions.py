@@ -141,7 +141,7 @@ def test_model_of_a_client_sees_the_recorded_answers(project: Project, programs,
             project.vmrag("mcp", "install", "--client", name, *(["--user"] if name == "codex" else []))
         environ |= {"PWD": str(project.top), "PATH": f"{npm.node().parent}:{os.environ['PATH']}"}
         environ |= {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
-        done = subprocess.run(
+        result = subprocess.run(
             [*programs[name], *arguments],
             cwd=project.top,
             env=os.environ | environ,
@@ -151,8 +151,8 @@ def test_model_of_a_client_sees_the_recorded_answers(project: Project, programs,
             check=False,
             timeout=240,
         )
-    assert done.returncode == 0, done
-    assert FINISHED in done.stdout
+    assert result.returncode == 0, result
+    assert FINISHED in result.stdout
     views = [_describe(call, text, project) for call, text in zip(SCRIPT, model.seen, strict=True)]
     view = "\n".join([f"=== {model.listed} tools are described in the request", "", *views])
     path = VIEWS / f"{name}.txt"

@@ -226,21 +226,21 @@ def test_what_one_session_switches_on_no_other_one_gets_or_hears_of(running):
 
 def test_search_keeps_its_meaning_in_a_session_that_adds_libraries(running):
     async def enable(client):
-        done = text_answer(await client.call_tool("enable_toolset", {"toolset": "ingest"}))
-        listed = {each.name: each for each in (await client.list_tools()).tools}
-        found = (await client.call_tool("libraries_search", {"query": "setup"})).structured_content
-        return done, listed, found, await client.call_tool("search", {"query": "setup"})
+        enabled = text_answer(await client.call_tool("enable_toolset", {"toolset": "ingest"}))
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        report = (await client.call_tool("libraries_search", {"query": "setup"})).structured_content
+        return enabled, listed, report, await client.call_tool("search", {"query": "setup"})
 
-    done, listed, found, answer = talk(running.url, enable, "legacy", **{"X-MCP-Toolsets": "essential"})
-    assert {"libraries_search", "search"} <= {*done.switched_on, "search"} & listed.keys()
-    assert ("library" in listed["libraries_search"].input_schema["properties"], "results" in found) == (True, True)
+    enabled, listed, report, answer = talk(running.url, enable, "legacy", **{"X-MCP-Toolsets": "essential"})
+    assert {"libraries_search", "search"} <= {*enabled.switched_on, "search"} & listed.keys()
+    assert ("library" in listed["libraries_search"].input_schema["properties"], "results" in report) == (True, True)
     assert ("symbol" in listed["search"].input_schema["properties"], answer.structured_content) == (True, None)
 
 
 def test_without_a_session_nothing_is_switched_on_and_the_answer_says_how_to_choose(running):
     async def enable(client):
-        done = await client.call_tool("enable_toolset", {"toolset": "thinking"})
-        return done.content[0].text, await tools_of(client)
+        enabled = await client.call_tool("enable_toolset", {"toolset": "thinking"})
+        return enabled.content[0].text, await tools_of(client)
 
     refused, there = talk(running.url, enable)
     assert (refused.startswith("error ACCESS_DENIED: "), THOUGHTS in there) == (True, False)

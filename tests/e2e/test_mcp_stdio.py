@@ -134,9 +134,9 @@ PIPED = [
 def test_input_that_ends_after_any_message_gets_each_answer_once(project, count):
     """Calls of tools may take too long for that."""
     messages = PIPED[:count]
-    done = finished(project.top, stdin=b"".join(json.dumps(message).encode() + b"\n" for message in messages) + b'{"')
-    assert done.returncode == 0
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    result = finished(project.top, stdin=b"".join(json.dumps(message).encode() + b"\n" for message in messages) + b'{"')
+    assert result.returncode == 0
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
     numbers = {message["id"] for message in messages if "id" in message} | {None}
     answered = [answer["id"] for answer in answers]
     assert len(answered) == len({*answered})
@@ -159,10 +159,10 @@ def test_client_that_introduced_itself_early_is_asked_and_told_of_new_tools(proj
         server.begin(elicitation={})
         assert "dolt_push" not in server.tools()
         number = server.start("enable_toolset", toolset="dolt")
-        asked = server.next()
-        assert asked["method"] == "elicitation/create"
-        [field] = asked["params"]["requestedSchema"]["properties"]
-        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {field: True}}})
+        question = server.next()
+        assert question["method"] == "elicitation/create"
+        [field] = question["params"]["requestedSchema"]["properties"]
+        server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {field: True}}})
         assert server.next()["method"] == "notifications/tools/list_changed"
         assert not server.answer(number)["result"]["isError"]
         assert "dolt_push" in server.tools()

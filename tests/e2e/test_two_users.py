@@ -106,12 +106,18 @@ def test_several_first_commands_at_once_fetch_it_once(world):
     bob = world.join("bob")
     bob.git("worktree", "add", "-q", "--detach", "../bob-too")
     other = User(world.top / "bob-too", bob.home)
-    running = [start(each, "query", "certificates", "--json") for each in (bob, bob, other)]
-    done = [each.done() for each in running]
-    assert [each.code for each in done] == [0, 0, 0]
-    assert "".join(each.err for each in done).replace(NO_HOOKS, "").replace(COPIES, "") == COMING
+    running = [start(user, "query", "certificates", "--json") for user in (bob, bob, other)]
+    results = [command.done() for command in running]
+    assert [command.code for command in results] == [0, 0, 0]
+    assert "".join(command.err for command in results).replace(NO_HOOKS, "").replace(COPIES, "") == COMING
     assert (
-        len({str([(hit["doc_id"], hit["score"], hit["text"]) for hit in each.json["results"]]) for each in done}) == 1
+        len(
+            {
+                str([(hit["doc_id"], hit["score"], hit["text"]) for hit in command.json["results"]])
+                for command in results
+            }
+        )
+        == 1
     )
 
 

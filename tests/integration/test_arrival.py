@@ -324,12 +324,14 @@ def test_commands_in_a_clone_without_its_knowledge_base_answer_from_files(cut_of
         ("status",): "pin  ",
         ("diff",): "no documents changed",
     }.items():
-        done = cut_off.vmrag(*command, code=None)
-        assert expected in done.out, (command, done)
-        assert "vmrag fetch" in done.out + done.err or "vmrag clone" in done.out + done.err or command[0] == "show"
+        result = cut_off.vmrag(*command, code=None)
+        assert expected in result.out, (command, result)
+        assert (
+            "vmrag fetch" in result.out + result.err or "vmrag clone" in result.out + result.err or command[0] == "show"
+        )
     for command in (("query", "certificates", "--collection", "handbook"), ("show", "handbook/rest.md")):
-        done = cut_off.vmrag(*command, code=None)
-        assert (done.code == 0) == bound, done
+        result = cut_off.vmrag(*command, code=None)
+        assert (result.code == 0) == bound, result
 
 
 def test_fork_is_asked_once_in_a_call(sourced):

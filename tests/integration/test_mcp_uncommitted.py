@@ -1,4 +1,4 @@
-"""What remember, forget, the tool status and `vmrag status` report about uncommitted changes."""
+"""Uncommitted changes as remember, forget, the tool status and `vmrag status` report them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ShownText(NamedTuple):
 
     place: str
     about: list[str]
-    """What the head line states after the place: a heading or symbol, and states of the file."""
+    """The rest of the head line: a heading or symbol, and states of the file."""
     text: str
 
 

@@ -87,7 +87,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def subjects(answer: TextAnswer) -> list[str]:
-    """What commits and revisions did, without the kind, the abbreviated hash and the author."""
+    """Return the subjects of the listed commits and revisions."""
     step = re.compile(r"(?:commit|revision) [0-9a-v]{7} \d{4}-\d\d-\d\d [^:]+: (.+)")
     return [match[1] for line in answer.splitlines() if (match := step.fullmatch(line))]
 
