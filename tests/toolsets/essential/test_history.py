@@ -276,7 +276,7 @@ def test_history_answers_in_a_clone_without_its_knowledge_base(project, tmp_path
     assert subjects(answer)[0] == "Spell a number"
     assert any("not on this machine" in line for line in answer.warnings)
     assert "+line twenty" in tools("history", name="docs/page.md", since="v0.1")
-    tools.error("NOT_INITIALIZED", "history", name="decisions")
+    tools.error("PIN_MISSING_REVISION", "history", name="decisions")
 
 
 def test_history_in_a_partial_clone_lists_what_differs(project, tmp_path):
