@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import VmragError, plural, quoted
+from vmrag_link.errors import plural, quoted
 from vmrag_link.git import note_index
-from vmrag_link.ops.follow.provenance import standing_in_git
 from vmrag_link.ops.status import status as statuses
 from vmrag_link.ops.status.changes import PendingChanges, PendingDocument, SourceChange, SourcesStatus
 from vmrag_link.ops.status.status import GitBlock, KbStatus, StatusReport
 from vmrag_link.paths import PIN_NAME
+from vmrag_link.toolsets.essential import texts
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult
 from vmrag_mcp.session import Call
@@ -35,12 +35,7 @@ def status(call: Call) -> StateText:
     """Show which commit and revision the answers come from, how many files and stored documents are
     searched, and what is uncommitted or unpushed.
     """
-    try:
-        call.standing()
-    except VmragError:  # the report states why, and needs no index of the files
-        if not call.ws.sources.configured:
-            raise
-        call.stands(standing_in_git(call.ws))
+    call.stands(texts.here(call.ws))
     report = statuses.status(call.ws, with_changes=True)
     return StateText(
         text="\n".join(map(terminal_text.one_line, _state_lines(report))), message=_describe_next(call, report)
