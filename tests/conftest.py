@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         (folder / "home-is-out-of-bounds").touch()
         patch.setenv("HOME", str(folder / "home-is-out-of-bounds"))
         patch.setenv("PIP_CACHE_DIR", PIP_CACHE)
+        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # hints name `vmrag`
         yield
 
 
