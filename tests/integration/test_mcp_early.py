@@ -65,7 +65,7 @@ DISCOVERY = (modern("server/discover", "hello"),)
 
 
 def encoded(messages: Sequence[Any]) -> list[bytes]:
-    return [each if isinstance(each, bytes) else json.dumps(each).encode() + b"\n" for each in messages]
+    return [row if isinstance(row, bytes) else json.dumps(row).encode() + b"\n" for row in messages]
 
 
 async def answer_with_sdk(chosen: ToolSelection, lines: Sequence[bytes], folder: Any) -> list[bytes]:
@@ -106,8 +106,8 @@ def compare(chosen: ToolSelection, messages: Sequence[Any], folder: Any) -> Iter
 def test_early_answers_are_those_of_the_sdk_for_every_selection(tmp_path, name):
     chosen = selection(SELECTIONS[name])
     lists = [request(method) for method in ("ping", *LISTS)]
-    asked = [*HANDSHAKE, *lists, request("logging/setLevel", {"level": "info"})]
-    for messages in (asked, [*DISCOVERY, *(modern(method) for method in LISTS)]):
+    messages_of_handshake = [*HANDSHAKE, *lists, request("logging/setLevel", {"level": "info"})]
+    for messages in (messages_of_handshake, [*DISCOVERY, *(modern(method) for method in LISTS)]):
         for message, answer in compare(chosen, messages, tmp_path):
             assert answer or message is INITIALIZED, message
 
@@ -124,7 +124,7 @@ def test_early_handshake_takes_the_version_of_the_client(tmp_path, version):
 def test_early_answers_return_every_kind_of_id_and_ignore_metadata(tmp_path):
     chosen = selection(SELECTIONS["essential"])
     params = (None, {}, {"_meta": {"progressToken": "t", "traceparent": 1}}, {"cursor": "x"}, {"more": [1]})
-    old = [request("tools/list", each, number) for each in params for number in IDS]
+    old = [request("tools/list", parameters, number) for parameters in params for number in IDS]
     new = [modern("tools/list", number, progressToken=2, **{f"{META}logLevel": "info"}) for number in IDS]
     for messages in ([*HANDSHAKE, *old, b' {"method":"ping" ,"id":7,"params":null,"jsonrpc":"2.0"}\r\n'], new):
         assert all(answer or message is INITIALIZED for message, answer in compare(chosen, messages, tmp_path))
@@ -184,7 +184,7 @@ def changed(draw: st.DrawFn, value: Any) -> Any:
     if not isinstance(value, dict) or not value or draw(st.integers(0, 4)) == 0:
         return draw(VALUES)
     key = draw(st.sampled_from(sorted(value)))
-    rest = {name: each for name, each in value.items() if name != key}
+    rest = {name: part for name, part in value.items() if name != key}
     return rest if draw(st.integers(0, 5)) == 0 else rest | {key: draw(changed(value[key]))}
 
 
