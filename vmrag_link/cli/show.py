@@ -24,9 +24,10 @@ from vmrag_link.workspace import Workspace
 @history_view.form_options
 @click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
 def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw: bool) -> None:
-    """Print a document's text: of this work tree, or at REF, a git ref, a revision, or a branch of
-    the knowledge base. Or show the revision that REF names: message, author, date, the git commits
-    that pin it, and what it changed; without a name, the one here.
+    """Print the text of a document, or of a text file that git tracks: of this work tree, or at
+    REF, a git ref, a revision, or a branch of the knowledge base. Or show the revision that REF
+    names: message, author, date, the git commits that pin it, and what it changed; without a name,
+    the one here.
 
     COLLECTION can be left out where one collection alone has the document. REF ends at the first
     colon at which it is one. If a document's own name reads like that: WORKING:COLLECTION/DOC names

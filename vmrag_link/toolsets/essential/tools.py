@@ -232,7 +232,9 @@ def grep(
     limit: Annotated[int, Given("matching lines", low=1, high=1000, clamped=True)] = 50,
     ref: Ref = "",
 ) -> TextResult:
-    """Find lines by regular expression or literal text in files and stored documents."""
+    """Find lines by regular expression or literal text in tracked text files and stored
+    documents.
+    """
     wanted = Pattern(pattern, fixed=fixed, linear=True)
     narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
     report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
