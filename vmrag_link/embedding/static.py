@@ -243,7 +243,6 @@ class MiniLmModel(Model):
 
     name = "minilm"
     dimensions = 384
-    unrelated = 0.3
     exact = False
     window = 1000  # English needs 4 to 5 characters a token
     fingerprint = f"all-minilm-l6-v2-int8 {MINILM_WEIGHTS_SHA256[:16]} {MINILM_TOKENIZER_SHA256[:16]} mean unit v1"

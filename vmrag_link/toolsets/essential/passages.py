@@ -36,7 +36,7 @@ from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.sources import without_index
 from vmrag_link.workspace.worktree import OpenSources
 
-ANSWER_SECONDS = 4.0
+ANSWER_SECONDS = 3.5
 """A search without an index answers about within this time."""
 
 T = TypeVar("T")
