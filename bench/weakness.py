@@ -19,7 +19,7 @@ from bench.quality_sets import Question
 from vmrag_link.ops.index.packing import tokens
 from vmrag_link.retrieval import weakness
 from vmrag_link.retrieval.fusion import Ranking
-from vmrag_link.retrieval.query import MOST_HITS, Hit, Query
+from vmrag_link.retrieval.query import FIRST_HITS, MOST_HITS, Hit, Query
 from vmrag_link.retrieval.search import Searcher
 
 UNRELATED = Path(__file__).parent.parent / "tests/data/unrelated-questions.txt"
@@ -48,9 +48,7 @@ def main() -> None:
 def _report(name: str, searcher: Searcher, questions: Sequence[Question]) -> None:
     others = [Query(text, k=MOST_HITS) for text in UNRELATED.read_text().splitlines()]
     hits = [searcher.search(query) for query in others]
-    reached = [
-        max(searcher.cosines(query.text, some[: weakness.FIRST])) for query, some in zip(others, hits, strict=True)
-    ]
+    reached = [max(searcher.cosines(query.text, some[:FIRST_HITS])) for query, some in zip(others, hits, strict=True)]
     weak = np.mean([searcher.is_weak(query, some) for query, some in zip(others, hits, strict=True)])
     answered, used, saved, lost = [], 0, 0, 0
     for question in questions:

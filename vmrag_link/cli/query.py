@@ -27,7 +27,6 @@ from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query
-from vmrag_link.retrieval.weakness import WEAK
 from vmrag_link.workspace import ReadableStore, Workspace
 
 if TYPE_CHECKING:
@@ -219,10 +218,17 @@ def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
         yield output.style(head, bold=True)
         yield from lines
         yield ""
-    yield from [WEAK] if report.weak else ()
+    yield from _weak_lines(report)
     yield output.style(f"{answering.place(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens", dim=True)
     if notice := provenance.untracked_notice(report.kb):
         yield notice
+
+
+def _weak_lines(report: PassageReport | PackedReport) -> Iterator[str]:
+    if report.weak:
+        from vmrag_link.retrieval.weakness import WEAK  # most answers are not weak
+
+        yield WEAK
 
 
 def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
@@ -283,7 +289,7 @@ def _lines(
             yield from passage_view.code_lines(hit.text, hit.best, hit.matches)
         else:
             yield from passage_view.lines_from(hit.text, hit.best, hit.matches)
-    yield from [WEAK] if report.weak else ()
+    yield from _weak_lines(report)
     yield answering.standing_line(report.kb)
     if notice := provenance.untracked_notice(report.kb):
         yield notice

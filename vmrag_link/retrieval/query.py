@@ -27,6 +27,9 @@ LEAST_BUDGET = 100
 
 MOST_BUDGET = 1_000_000
 
+FIRST_HITS = 3
+"""Hits that decide whether an answer is weak, and as many as a weak answer shows."""
+
 MOST_HITS = 200
 """The ranked pieces that are looked at for one, where nobody says how many."""
 

@@ -18,9 +18,9 @@ from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
-from vmrag_link.retrieval import filters, weakness
+from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.fusion import RANKING, Ranking
-from vmrag_link.retrieval.query import Hit, Mode, Near, Query, QueryVectors, similarity
+from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranker
 
 if TYPE_CHECKING:
@@ -162,11 +162,13 @@ class Searcher:
         if query.mode == Mode.KEYWORD or not hits:
             return False
         with self._damage_errors():
-            first = hits[: weakness.FIRST]
+            first = hits[:FIRST_HITS]
             limits = [self._query_vectors.stored_with(self._held[hit.collection]).unrelated for hit in first]
             cosines = self._cosines(query.text, first)
             if any(limit is None or cosine >= limit for limit, cosine in zip(limits, cosines, strict=True)):
                 return False
+            from vmrag_link.retrieval import weakness  # most answers are not weak
+
             asked = self._collections(query)
             names = [held.collection.name for held in asked]
             holding = {

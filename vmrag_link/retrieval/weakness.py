@@ -13,12 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from vmrag_link.index import keywords
-from vmrag_link.retrieval.query import Hit
+from vmrag_link.retrieval.query import FIRST_HITS, Hit
 
 WEAK = "weak: no passage shares a rare word with the question"
-
-FIRST = 3
-"""Hits whose cosines are compared, and as many as an answer always shows."""
 
 _RARE = 0.9
 """From this part of the rarest word's weight on, a word is rare."""
@@ -31,7 +28,7 @@ def worth_reading(hits: Sequence[Hit]) -> Sequence[Hit]:
     """Return the first hits of a hybrid ranking without those that are far below the best."""
     least = hits[0].score * _WORTH if hits else 0
     count = next((number for number, hit in enumerate(hits) if hit.score < least), len(hits))
-    return hits[: max(count, FIRST)]
+    return hits[: max(count, FIRST_HITS)]
 
 
 def shares_rare_word(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: int) -> bool:

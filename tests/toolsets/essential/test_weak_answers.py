@@ -11,8 +11,8 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link.embedding import registry
-from vmrag_link.retrieval.query import Hit
-from vmrag_link.retrieval.weakness import FIRST, WEAK, worth_reading
+from vmrag_link.retrieval.query import FIRST_HITS, Hit
+from vmrag_link.retrieval.weakness import WEAK, worth_reading
 from vmrag_mcp.options import Chosen
 
 pytestmark = pytest.mark.hooks("off")
@@ -55,7 +55,7 @@ def list_files(text: str) -> list[str]:
 @pytest.mark.parametrize("more", [{}, {"ref": "HEAD"}], ids=["work tree", "ref"])
 def test_search_shortens_weak_answer(project, more):
     text = search_text(project, OTHER, **more)
-    assert 1 <= len(list_files(text)) <= FIRST
+    assert 1 <= len(list_files(text)) <= FIRST_HITS
     assert len(text) < 2_000
     assert f"{WEAK}." in text.splitlines()[-1]
     assert "more with a larger" not in text
@@ -64,7 +64,7 @@ def test_search_shortens_weak_answer(project, more):
 def test_search_leaves_out_passages_far_below_best(project):
     text = search_text(project, OURS)
     assert list_files(text)[0] == "docs/gateway.md"
-    assert len(list_files(text)) <= FIRST
+    assert len(list_files(text)) <= FIRST_HITS
     assert len(text) < 8_000
     assert WEAK not in text
     assert "more with a larger" not in text

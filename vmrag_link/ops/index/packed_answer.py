@@ -17,8 +17,7 @@ from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, 
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.passages import committed_files, documents_of, mark_notes, names_of_hits
 from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
-from vmrag_link.retrieval import weakness
-from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import ReadableStore, View, Workspace
 
@@ -39,8 +38,12 @@ class PackRequest(Record, frozen=True):
     def select_hits(self, hits: Sequence[Hit], mode: Mode, *, weak: bool) -> tuple[Sequence[Hit], Self]:
         """Return the hits to pack, and the request for them."""
         if self.frugal and weak:
-            return hits[: weakness.FIRST], replace(self, budget=min(self.budget, _WEAK_BUDGET))
-        return weakness.worth_reading(hits) if self.frugal and mode == Mode.HYBRID else hits, self
+            return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _WEAK_BUDGET))
+        if self.frugal and mode == Mode.HYBRID:
+            from vmrag_link.retrieval.weakness import worth_reading  # only `search` leaves out hits
+
+            return worth_reading(hits), self
+        return hits, self
 
 
 class PackedReport(Record, frozen=True):
