@@ -10,14 +10,14 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid, plural
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
-from vmrag_link.ops.documents.reading import Narrowed, Pattern
+from vmrag_link.ops.documents.reading import MatchedLine, Narrowed, Pattern
 from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
 from vmrag_link.retrieval.query import LEAST_BUDGET
 from vmrag_link.retrieval.weakness import WEAK
-from vmrag_link.toolsets.essential import folders, passages, texts
+from vmrag_link.toolsets.essential import folders, pages, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
 from vmrag_link.toolsets.essential.texts import Text, TextLines
 from vmrag_link.workspace import Workspace
@@ -239,13 +239,11 @@ def grep(
     narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
     report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
     call.stands(passages.stood(report.kb, report.notes))
-    lines = [
-        f"{terminal_text.one_line(document.name)}{mark}{line.number}{mark}{_shortened(line.text)}"
-        for document in report.documents
-        for line in document.lines
-        for mark in (":" if line.matched else "-",)
-    ]
-    more = f"; {report.count - limit} left out, path or limit shows them" if report.count > limit else ""
+    rows = [(document.name, line) for document in report.documents for line in document.lines]
+    lines = [_show_line(name, line) for name, line in rows]
+    lines = lines[: pages.fit_lines(lines, call.behaviour.page_chars)]
+    left = report.count - sum(line.matched for _, line in rows[: len(lines)])
+    more = f"; {left} left out, path or limit shows them" if left else ""
     found = [f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."]
     if other_case := reading.count_without_case(call.ws, wanted, report, **narrowed):
         ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
@@ -253,6 +251,7 @@ def grep(
     return TextResult(text="\n".join(lines), message=" ".join([*found, *report.warnings]))
 
 
-def _shortened(line: str) -> str:
-    shown = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
-    return terminal_text.visible(shown)
+def _show_line(name: str, line: MatchedLine) -> str:
+    mark = ":" if line.matched else "-"
+    text = line.text if len(line.text) <= LONGEST_LINE else f"{line.text[:LONGEST_LINE]}…"
+    return f"{terminal_text.one_line(name)}{mark}{line.number}{mark}{terminal_text.visible(text)}"
