@@ -139,7 +139,10 @@ def test_model_of_a_client_sees_the_recorded_answers(project: Project, programs,
         arguments, environ = CLIENTS[name](project, model)
         if name != "qwen":
             project.vmrag("mcp", "install", "--client", name, *(["--user"] if name == "codex" else []))
-        environ |= {"PWD": str(project.top), "PATH": f"{npm.node().parent}:{os.environ['PATH']}"}
+        environ |= {
+            "PWD": str(project.top),
+            "PATH": f"{npm.node().parent}:{terminal.SCRIPT.parent}:{os.environ['PATH']}",
+        }
         environ |= {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
         result = subprocess.run(
             [*programs[name], *arguments],
@@ -165,6 +168,7 @@ def test_model_of_a_client_sees_the_recorded_answers(project: Project, programs,
 def _describe(call: Call, text: str, project: Project) -> str:
     """Return the head and the tail of a result. Ids, dates, times and folders are replaced."""
     text = text.replace(str(project.top), "PROJECT").replace(str(project.top.parent), "FOLDER")
+    text = text.replace(f"{terminal.SCRIPT.parent}/", "")
     text = re.sub(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d(T[\d:.]+Z?)?", "DATE", text)
     text = re.sub(r"\d+\.\d+ seconds", "N seconds", text)
