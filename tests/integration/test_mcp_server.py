@@ -432,7 +432,7 @@ def unresolved(text: str, env: dict[str, str]) -> list[str]:
 
 
 def is_command(text: str, found: re.Match[str]) -> bool:
-    """Whether a command follows, and no sentence about the program."""
+    """Return whether a command follows the name of the program."""
     word = text[found.end() :].split(maxsplit=1)[0].strip("`'.,;:)")
     return not found["program"] or found["program"] == "pip" or word in COMMANDS
 
@@ -482,7 +482,7 @@ def make_state(project: terminal.Project, state: str) -> None:
 
 
 async def read_or_error(request: Awaitable[Any]) -> str:
-    """What a client gets for a resource or a prompt, as JSON."""
+    """Return the JSON that a client gets for a resource or a prompt."""
     try:
         return (await request).model_dump_json()
     except MCPError as error:

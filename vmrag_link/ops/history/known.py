@@ -48,7 +48,7 @@ class KnownPlace(NamedTuple):
     tree: SourceTree | None = None
     code: str = ""
     lacks_documents: bool = False
-    """Whether the stored documents of this place are missing here."""
+    """True if the stored documents of this place are missing in this clone."""
 
 
 class KnownEnds(NamedTuple):
