@@ -299,11 +299,11 @@ def test_the_person_is_asked_before_tools_come_that_delete_or_use_the_network(tm
 @both_eras
 @pytest.mark.parametrize("toolset", ["ingest", "chroma_variants", "all"])
 def test_answer_without_a_person_names_the_start_option_that_works(tmp_path, era, toolset):
-    done, questions, there = talk(tmp_path, Chosen(), toolset, era=era, asks=False)
+    answer, questions, there = talk(tmp_path, Chosen(), toolset, era=era, asks=False)
     default, whole = selection(Chosen()).tools, selection(Chosen()).with_toolset(toolset).tools
-    expected = {name for name, each in whole.items() if not each.needs_consent} | default.keys()
+    expected = {name for name, tool in whole.items() if not tool.needs_consent} | default.keys()
     assert (questions, there) == ([], expected)
-    option = re.search(r"configuration: (--toolsets=\S+)$", done, re.MULTILINE)[1]
+    option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
     assert {*selection(Chosen(toolsets=option.partition("=")[2])).tools} == {*whole}
 
 
@@ -354,7 +354,7 @@ def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
     assert "chroma_delete_document_by_id" not in there
     partial, _, there = talk(tmp_path, Chosen(read_only=True), "compounding", asks=False)
     assert ("user has not confirmed" in partial, "rag_query" in there) == (True, False)
-    everything = ",".join(name for name, each in catalogue().items() if "thinking" in each.toolsets)
+    everything = ",".join(name for name, tool in catalogue().items() if "thinking" in tool.toolsets)
     refused, *_ = talk(tmp_path, Chosen(exclude_tools=everything), "thinking")
     assert refused.startswith("error ACCESS_DENIED: this server was started without")
 

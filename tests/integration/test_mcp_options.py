@@ -116,7 +116,7 @@ def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
         parameter = switch.input_schema["properties"]["toolset"]
         assert parameter["enum"] == [*toolsets(), "all"]
         assert [line.partition(":")[0] for line in parameter["description"].splitlines()] == [*toolsets()]
-    thoughts = ",".join(name for name, each in catalogue().items() if "thinking" in each.toolsets)
+    thoughts = ",".join(name for name, tool in catalogue().items() if "thinking" in tool.toolsets)
     without = selection(Chosen(exclude_tools=thoughts)).schema_of(catalogue()["enable_toolset"])
     assert "thinking" not in without["properties"]["toolset"]["enum"]
 

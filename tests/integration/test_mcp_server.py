@@ -423,7 +423,7 @@ COMMAND = re.compile(
 
 def unresolved(text: str, env: dict[str, str]) -> list[str]:
     """The programs of commands in a text that a shell does not find."""
-    named = {found["path"] or found[0] for found in COMMAND.finditer(text) if is_command(text, found)}
+    named = {match["path"] or match[0] for match in COMMAND.finditer(text) if is_command(text, match)}
     return [
         word
         for word in named
@@ -431,14 +431,14 @@ def unresolved(text: str, env: dict[str, str]) -> list[str]:
     ]
 
 
-def is_command(text: str, found: re.Match[str]) -> bool:
+def is_command(text: str, match: re.Match[str]) -> bool:
     """Return whether a command follows the name of the program."""
-    word = text[found.end() :].split(maxsplit=1)[0].strip("`'.,;:)")
-    return not found["program"] or found["program"] == "pip" or word in COMMANDS
+    word = text[match.end() :].split(maxsplit=1)[0].strip("`'.,;:)")
+    return not match["program"] or match["program"] == "pip" or word in COMMANDS
 
 
 def error_classes(kind: type[VmragError] = VmragError) -> list[type[VmragError]]:
-    return [kind, *(each for below in kind.__subclasses__() for each in error_classes(below))]
+    return [kind, *(nested for below in kind.__subclasses__() for nested in error_classes(below))]
 
 
 @pytest.fixture
@@ -493,7 +493,7 @@ async def read_or_error(request: Awaitable[Any]) -> str:
 def test_each_answer_names_commands_that_a_shell_finds(project, without_vmrag, state):
     make_state(project, state)
     tools = Tools(project.top, chosen=Chosen(toolsets="default,essential"))
-    calls = {name: {} for name, each in tools.enabled.selection.tools.items() if not each.schema.get("required")}
+    calls = {name: {} for name, tool in tools.enabled.selection.tools.items() if not tool.schema.get("required")}
     calls |= {"search": {"query": "rest"}, "read": {"name": "absent.md"}, "grep": {"pattern": "rest"}}
     calls |= {
         "remember": {"text": "# Keys\n\nRotate."},
