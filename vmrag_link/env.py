@@ -186,6 +186,11 @@ count more.
 """
 
 
+def git_author(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
+    """Name and address of the author that the environment gives git."""
+    return environ.get("GIT_AUTHOR_NAME"), environ.get("GIT_AUTHOR_EMAIL")
+
+
 def deciding_git_configuration(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that decide which configuration git reads, and those that hold some of it."""
     wanted = ("HOME", "XDG_CONFIG_HOME")

@@ -135,7 +135,7 @@ def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_
     own = log.read_text().count("\n== ")
     walk = history.walk(places, "HEAD")
     assert set(walk.contents.values()) == set(history.pins(places)) == {b"one"}
-    assert [*history.subjects(places, walk.parents).values()] == ["1"]
+    assert [described.subject for described in history.descriptions(places, walk.parents).values()] == ["1"]
     assert log.read_text().count("\n== ") > own > 0
     inherited = {line.split("=")[0] for line in log.read_text().splitlines()}
     assert inherited & hostile.keys() == set()

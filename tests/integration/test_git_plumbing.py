@@ -9,7 +9,7 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
-from vmrag_link.git import configuration, pin_conflict, plumbing
+from vmrag_link.git import configuration, pin_conflict, plumbing, remotes
 from vmrag_link.git.run import demand
 from vmrag_link.paths import PIN_NAME
 
@@ -437,6 +437,59 @@ def test_the_identity_is_that_of_a_commit(places, monkeypatch):
     assert plumbing.identity(places) == "Ada Lovelace <ada@example.com>"
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Grace Hopper")
     assert plumbing.identity(places) == "Grace Hopper <ada@example.com>"
+
+
+REMOTES = [
+    ["remote.a.url=one", "remote.a.url=two", "remote.b.fetch=+refs/heads/*:refs/remotes/b/*", "remote.pushDefault=a"],
+    ["remote.x.y.url=with dot", "remote.c.pushurl=p", "remote.d.url=o", "remote.d.pushurl=1", "remote.d.pushurl=2"],
+    ["remote.a.url=hub:me/a", "url.https://hub.example/.insteadOf=hub:", "remote.b.url=other"],
+    ["remote.a.url=hub:me/a", "url.ssh://hub.example/.pushInsteadOf=hub:"],
+    ["remote.Z.url=upper", "remote.a.url=lower", "remotes.group=a Z", "branch.main.remote=elsewhere"],
+    ["remote./a.url=ignored", "remote.b.url=b"],
+]
+
+
+@pytest.mark.parametrize("settings", REMOTES)
+def test_remotes_equal_those_that_git_lists(repo, places, settings):
+    for setting in settings:
+        repo.git("config", "--add", *setting.split("=", 1))
+    configuration.forget(places)
+    listed = [line.partition("\t") for line in repo.git("remote", "--verbose").split("\n") if line]
+    assert remotes.names(places) == [*dict.fromkeys(name.strip() for name, _, _ in listed)]
+    for name in remotes.names(places):
+        urls = [text for listed_name, _, text in listed if listed_name == name]
+        fetch, push = ([url.removesuffix(way) for url in urls if url.endswith(way)] for way in (" (fetch)", " (push)"))
+        if fetch:
+            assert (remotes.url(places, name), remotes.push_urls(places, name)) == (fetch[0], push)
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [
+        ({}, {}),
+        ({"author.name": "Grace"}, {}),
+        ({"author.email": "grace@example.com", "user.name": "Grace  Hopper"}, {}),
+        ({"user.name": "Jr."}, {}),
+        ({"user.name": 'A <b> "c"'}, {}),
+        ({"user.name": "Zoë 王"}, {"GIT_AUTHOR_EMAIL": "zoe@example.com"}),
+        ({"user.name": ""}, {"GIT_AUTHOR_NAME": "Ada"}),
+        ({"user.email": " ada@example.com "}, {}),
+        ({"user.email": "x"}, {"EMAIL": "other@example.com"}),
+    ],
+)
+def test_identity_equals_that_of_git(repo, places, monkeypatch, settings, environment):
+    for key, value in settings.items():
+        repo.git("config", key, value)
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    expected = repo.git("var", "GIT_AUTHOR_IDENT").rsplit(" ", 2)[0]
+    assert plumbing.identity(places) == expected
+
+
+def test_identity_is_refused_if_the_environment_names_an_empty_one(places, monkeypatch):
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "")
+    with pytest.raises(GitFailed):
+        plumbing.identity(places)
 
 
 def test_without_an_identity_the_hint_sets_one(places, monkeypatch, tmp_path):

@@ -121,6 +121,30 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     return _by_content(_read(places, touching)[0])
 
 
+class LoggedPins(NamedTuple):
+    """The pins that commits introduced, mapped to these commits, newest first; the pin of each tip;
+    and the subjects of all commits that touch the pin.
+    """
+
+    introduced: dict[bytes, list[str]]
+    at: dict[str, bytes]
+    subjects: dict[str, str]
+
+
+def logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str] = ()) -> LoggedPins:
+    """Read the pins for a log; `also` as in `pins`. Raises `GitFailed`."""
+    lines = _list_touching(places, also, before=("--all", "--encoding=UTF-8"), also_shown="%x00%s")
+    touching: dict[str, list[str]] = {}
+    subjects: dict[str, str] = {}
+    for line in lines:
+        names, _, subject = line.partition("\0")
+        commit, *parents = names.split()
+        touching[commit], subjects[commit] = parents, subject
+    objects.bring_at(places, touching, PIN_NAME)
+    introduced, at = _read(places, touching, tips)
+    return LoggedPins(_by_content(introduced), at, subjects)
+
+
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
     return _by_content(_read(places, _touching(places, tips, *_NO_REMOTE))[0])
@@ -174,12 +198,23 @@ _NO_REMOTE = ("--not", "--remotes")
 
 def _touching(places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = ()) -> dict[str, list[str]]:
     """The commits that touch the pin, newest first, with their parents."""
+    lines = _list_touching(places, tips, *without, before=before)
+    return {commit: parents for commit, *parents in map(str.split, lines)}
+
+
+def _list_touching(
+    places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = (), also_shown: str = ""
+) -> list[str]:
+    """List the commits that touch the pin, newest first: the names of the commit and its parents,
+    then `also_shown` in git's format.
+    """
     # Without --full-history git skips side branches whose pin a merge dropped. --parents would name
     # the next ones that touch the pin. --stdin first: some versions of git would take its lines for
     # exclusions as well.
-    options = (*before, "--full-history", "--ignore-missing", "--format=%H %P", "--stdin", *without, "--", PIN_NAME)
-    lines = map(str.split, _answer(places, "rev-list", *options, lines=tips).text.splitlines())
-    return {commit: parents for commit, *parents in lines if commit != "commit"}
+    shown = f"--format=%H %P{also_shown}"
+    options = (*before, "--full-history", "--ignore-missing", shown, "--stdin", *without, "--", PIN_NAME)
+    lines = _answer(places, "rev-list", *options, lines=tips).stdout.decode(errors="replace").split("\n")
+    return [line for line in lines if line and not line.startswith("commit ")]
 
 
 def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
@@ -233,11 +268,6 @@ class Description(NamedTuple):
     author: str
     date: str
     subject: str
-
-
-def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
-    """The first paragraph of each commit's message on one line; the commits newest first."""
-    return {commit: found.subject for commit, found in descriptions(places, commits).items()}
 
 
 def descriptions(places: Places, commits: Iterable[str]) -> dict[str, Description]:

@@ -10,8 +10,8 @@ from vmrag_link import env
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git.pin_merge import merge_bases
-from vmrag_link.git.refs import BRANCHES, busy
-from vmrag_link.git.refs import pins as pins_in
+from vmrag_link.git.plumbing import look_up
+from vmrag_link.git.refs import BRANCHES, Head, busy, head
 from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, FileStamp, Places, file_stamp
@@ -36,15 +36,17 @@ class Stopped(Record, frozen=True):
     commit: str
 
 
-class _Index(Record, frozen=True):
-    """Blobs of the pin by stage: as they are, and as they were before `git add`."""
+class PinEntries(Record, frozen=True):
+    """Blobs of `.dolt-version`: `head` in HEAD's commit (None: it has no pin), `stages` in the
+    index.
+    """
 
-    now: dict[int, str]
-    before: dict[int, str]
+    head: str | None
+    stages: dict[int, str]
 
 
-_known_index: dict[Path, tuple[FileStamp | None, _Index]] = {}
-"""By git directory: the stamp of its index before git read it, and the result."""
+_read_entries: dict[Path, tuple[tuple[FileStamp | None, Head], PinEntries]] = {}
+"""By git directory: the stamp of its index and HEAD before git read them, and the result."""
 
 
 class Undecided(Record, frozen=True):
@@ -67,16 +69,19 @@ def undecided(places: Places) -> Undecided | None:
     checks out something; without that they are those of the commits. None once the pin is another
     one than each side's, and when git is not in the middle of the operation any more.
     """
-    found = _index(places)
-    if found.now.keys() - {0}:
-        return Undecided(_contents(places, found.now), closed=False)
-    what = stopped(places) if found.now else None
-    if what is None or (what.operation == "stash" and not found.before):
+    staged = read_entries(places).stages
+    if staged.keys() - {0}:
+        return Undecided(_contents(places, staged), closed=False)
+    what = stopped(places) if staged else None
+    if what is None:
         return None
-    versions = found.before or _of_commits(places, what)
+    resolved = _read_resolved(places)
+    if what.operation == "stash" and not resolved:
+        return None
+    versions = resolved or _of_commits(places, what)
     ours, theirs = versions.get(2), versions.get(3)
     changed = ours and theirs and ours != theirs and versions.get(1) not in (ours, theirs)
-    if not changed or found.now[0] not in (ours, theirs):
+    if not changed or staged[0] not in (ours, theirs):
         return None
     if what.operation == "stash" and _blob(places, f"{_STASH}:{PIN_NAME}") != theirs:
         return None  # that stash is gone
@@ -88,14 +93,14 @@ def restore_hint(places: Places) -> str:
 
     HEAD's may be a revision older than what is staged, and in a merge it is one side alone.
     """
-    found = _index(places)
-    if found.now.keys() - {0}:
+    entries = read_entries(places)
+    if entries.stages.keys() - {0}:
         return "vmrag resolve"
-    if _is_whole(places, found.now.get(0)):
+    if _is_whole(places, entries.stages.get(0)):
         return f"git checkout -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
-    if found.before and busy(places):  # `git add` took what cannot be read, and forgot nothing
+    if busy(places) and _read_resolved(places):  # `git add` took what cannot be read, and forgot nothing
         return f"git checkout -m -- {PIN_NAME} && vmrag resolve"
-    if _is_whole(places, _blob(places, f"HEAD:{PIN_NAME}")):
+    if _is_whole(places, entries.head):
         return f"git checkout HEAD -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
     return f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
 
@@ -144,10 +149,12 @@ def sides_of_jj(places: Places, commit: str) -> tuple[list[bytes], list[bytes]]:
 
     Such a commit has the files of its first side, too, so its pin can be read: it is one side's.
     """
+    from vmrag_link.git import history  # rarely needed
+
     lines = demand(places, "ls-tree", commit).text.splitlines()
     found = (re.fullmatch(rf"040000 tree (\w+)\t{re.escape(_OF_JJ)}-(base|side)-\d+", line) for line in lines)
     trees = [(each[2], each[1]) for each in found if each]
-    data = pins_in(places, (tree for _, tree in trees))
+    data = history.pins_of(places, (tree for _, tree in trees))
     bases, sides = (
         [data[tree] for kind, tree in trees if kind == which and tree in data] for which in ("base", "side")
     )
@@ -172,20 +179,28 @@ _HEADS: dict[Operation, str] = {
 }
 
 
-def _index(places: Places) -> _Index:
-    """Git is asked again when the index was written: every write of documents asks."""
-    stamp = file_stamp(places.git_dir / "index")
-    known = _known_index.get(places.git_dir)
-    if known and stamp and known[0] == stamp:
-        return known[1]
-    found = _Index({}, {})
-    lines = demand(places, "ls-files", "--stage", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
-    for line in filter(None, lines):
-        _, blob, number = line.partition("\t")[0].split(" ")
-        resolved = 0 in found.now or int(number) in found.now
-        (found.before if resolved else found.now)[int(number)] = blob
-    _known_index[places.git_dir] = stamp, found
-    return found
+def read_entries(places: Places) -> PinEntries:
+    """Read the pin's blobs in HEAD and in the index with one process of git.
+
+    Each command that writes documents needs them. git reads them again after the index or HEAD
+    changed. Raises `GitFailed`.
+    """
+    before = file_stamp(places.git_dir / "index"), head(places)
+    read = _read_entries.get(places.git_dir)
+    if read and before[0] and read[0] == before:
+        return read[1]
+    specs = [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))]
+    committed, *staged = (entry.name if entry and entry.kind == "blob" else None for entry in look_up(places, specs))
+    entries = PinEntries(committed, {stage: blob for stage, blob in enumerate(staged) if blob})
+    _read_entries[places.git_dir] = before, entries
+    return entries
+
+
+def _read_resolved(places: Places) -> dict[int, str]:
+    """The pin's blobs by stage that the index had before `git add` closed a conflict."""
+    lines = demand(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
+    entries = (line.partition("\t")[0].split(" ") for line in lines if line)
+    return {int(stage): blob for _, blob, stage in entries}
 
 
 def _of_commits(places: Places, what: Stopped) -> dict[int, str]:

@@ -9,7 +9,9 @@ import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from vmrag_link import env
 from vmrag_link.errors import (
     GitConfigInvalid,
     GitFailed,
@@ -21,6 +23,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git.configuration import (
     config_section,
+    entries,
     forget_kb_branch,
     kb_branch_of,
     kb_branches,
@@ -237,26 +240,42 @@ def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None
     return demand(places, "cat-file", "blob", name).stdout
 
 
-def holds(places: Places, spec: str, content: bytes) -> bool:
-    """Whether a file of exactly these bytes is at `HEAD:path` or `REF:path`."""
-    from vmrag_link.git import objects
+class FoundObject(NamedTuple):
+    """`kind`: `blob`, `tree`, `commit` (a submodule, too) or `tag`; `size` in bytes."""
 
-    found = _look_up(places, spec)
-    return found is not None and found[:2] == (objects.blob_name(content, like=found[0]), "blob")
+    name: str
+    kind: str
+    size: int
 
 
-def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
-    """Hash, kind and size in bytes of the first of these objects that exists."""
-    if any("\n" in spec or "\0" in spec for spec in specs):
-        return None  # no such name can exist, and on standard input it would be two
+def look_up(places: Places, specs: Sequence[str]) -> list[FoundObject | None]:
+    """Return the object for each of these names, such as `HEAD:path` or `:path`; None if it is
+    missing. One process of git answers all. Raises `GitFailed`.
+    """
+    if not all(_can_be_asked(spec) for spec in specs):
+        return [look_up(places, [spec])[0] if _can_be_asked(spec) else None for spec in specs]
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     quietly = ("-c", "core.fsmonitor=false")
-    for line in demand(places, *quietly, "cat-file", "--batch-check", stdin=query, bounded=True).text.splitlines():
-        match line.split(" "):
-            case [name, kind, size] if re.fullmatch(COMMIT_NAME, name) and size.isdecimal():
-                return name, kind, int(size)
+    lines = demand(places, *quietly, "cat-file", "--batch-check", stdin=query, bounded=True).text.split("\n")
+    return [_read_object(line) for line in lines[: len(specs)]]
+
+
+def _can_be_asked(spec: str) -> bool:
+    """No object has such a name, and on standard input it would be two."""
+    return "\n" not in spec and "\0" not in spec
+
+
+def _read_object(line: str) -> FoundObject | None:
+    match line.split(" "):
+        case [name, kind, size] if re.fullmatch(COMMIT_NAME, name) and size.isdecimal():
+            return FoundObject(name, kind, int(size))
     return None
+
+
+def _look_up(places: Places, *specs: str) -> FoundObject | None:
+    """Return the first of these objects that exists."""
+    return next(filter(None, look_up(places, specs)), None)
 
 
 def pin_bytes(places: Places) -> bytes | None:
@@ -387,6 +406,8 @@ def configured_identity(places: Places) -> str | None:
 
 def identity(places: Places) -> str:
     """The author of a commit made now, as `Name <email>`."""
+    if author := _identity_of_settings(places):
+        return author
     arguments = ("var", "GIT_AUTHOR_IDENT")
     done = git(places, *arguments)
     hint = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
@@ -396,6 +417,25 @@ def identity(places: Places) -> str:
     if author.endswith("<>"):
         raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=hint)
     return author
+
+
+_WORD = r"[^\x00-\x20.,:;<>\"\\']"
+_CLEAN = rf"{_WORD}(?:[^\x00-\x1f<>]*{_WORD})?"
+"""A name or an address that git takes as it is. From others it removes blanks and punctuation at
+both ends, and `<` and `>` everywhere.
+"""
+
+
+def _identity_of_settings(places: Places) -> str:
+    """Return the author if environment and configuration name one completely; otherwise an empty
+    text, and git must be asked.
+    """
+    configured = dict(entries(places))
+    author = [
+        configured.get(f"author.{key}", configured.get(f"user.{key}", "")) if given is None else given
+        for key, given in zip(("name", "email"), env.git_author(), strict=True)
+    ]
+    return "{} <{}>".format(*author) if all(re.fullmatch(_CLEAN, value) for value in author) else ""
 
 
 def unstage(places: Places, names: Sequence[str]) -> None:

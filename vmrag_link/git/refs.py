@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.errors import GitFailed
@@ -180,20 +180,6 @@ def pushed(places: Places) -> dict[str, str]:
 def _branch_of(tracking: str) -> str:
     """A remote's name may have slashes, which git advises against: it then counts as another."""
     return tracking.removeprefix(REMOTES).partition("/")[2]
-
-
-def pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """The pins of those commits that have one, by commit. What is too large for one is not read."""
-    asked = list(dict.fromkeys(commits))
-    blobs = {}
-    query = "".join(f"{commit}:{PIN_NAME}\n" for commit in asked).encode()
-    answers = demand(places, "cat-file", "--batch-check", stdin=query).text.splitlines() if asked else []
-    for commit, answer in zip(asked, answers, strict=True):
-        match answer.split(" "):
-            case [blob, "blob", size] if int(size) <= PIN_READ_LIMIT:
-                blobs[commit] = blob
-    contents = {blob: demand(places, "cat-file", "blob", blob).stdout for blob in dict.fromkeys(blobs.values())}
-    return {commit: contents[blob] for commit, blob in blobs.items()}
 
 
 def stamp(places: Places) -> str:

@@ -21,7 +21,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import configuration
-from vmrag_link.git.configuration import config_section
+from vmrag_link.git.configuration import Entry, config_section
 from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -45,7 +45,34 @@ class _Urls(Record, frozen=True):
     push: list[str]
 
 
-def _all(places: Places) -> dict[str, _Urls]:
+def _read_remotes(places: Places) -> dict[str, _Urls]:
+    """Return the configured remotes by name, in git's order."""
+    entries = configuration.entries(places)
+    if any(_needs_git(entry) for entry in entries):
+        return _list_remotes(places)
+    remotes: dict[str, _Urls] = {}
+    pushed: dict[str, list[str]] = {}
+    for key, value in entries:
+        section, _, rest = key.partition(".")
+        name, dot, setting = rest.rpartition(".")
+        if section == "remote" and dot:
+            urls = remotes.setdefault(name, _Urls([], []))
+            if setting == "url":
+                urls.fetch.append(value)
+            elif setting == "pushurl":
+                pushed.setdefault(name, []).append(value)
+    return {name: _Urls(urls.fetch[:1], pushed.get(name, urls.fetch)) for name, urls in sorted(remotes.items())}
+
+
+def _needs_git(entry: Entry) -> bool:
+    """Return True if only git knows the result of this setting: it rewrites URLs (`insteadOf`),
+    removes those before it (an empty value), or belongs to a remote that git ignores.
+    """
+    section, _, rest = entry.key.partition(".")
+    return section == "url" or (section == "remote" and (rest.startswith("/") or not entry.value))
+
+
+def _list_remotes(places: Places) -> dict[str, _Urls]:
     found: dict[str, _Urls] = {}
     for line in filter(None, demand(places, "remote", "--verbose").text.split("\n")):
         name, _, rest = line.partition("\t")
@@ -57,12 +84,12 @@ def _all(places: Places) -> dict[str, _Urls]:
 
 def names(places: Places) -> list[str]:
     """The configured remotes."""
-    return [*configuration.derived(places, _all)]
+    return [*configuration.derived(places, _read_remotes)]
 
 
 def find_name(places: Places, text: str) -> str | None:
     """The configured remote that has this name, or this URL in the configuration."""
-    there = configuration.derived(places, _all)
+    there = configuration.derived(places, _read_remotes)
     if text in there:
         return text
     return next((name for name, urls in there.items() if text in (*urls.fetch, *urls.push)), None)
@@ -120,7 +147,7 @@ def push_urls(places: Places, name: str) -> list[str]:
 
 
 def _urls(places: Places, name: str) -> _Urls:
-    found = configuration.derived(places, _all).get(name)
+    found = configuration.derived(places, _read_remotes).get(name)
     if not found or not found.fetch:
         raise RemoteMissing(f"There is no git remote {name[:80]!r}.", hint="git remote -v", remote=name)
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import msgspec
 from vmrag_link.engines.base import Engine, reserved, root_of
 from vmrag_link.git import history as git_history
 from vmrag_link.git import plumbing, refs
+from vmrag_link.git.history import LoggedPins
 from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.pins import history_pins
@@ -35,7 +36,7 @@ class GitCommit(Record, frozen=True):
 
 class PinnedRevision(RevisionInfo, frozen=True):
     """`commits` of git that introduced a pin on it, newest first; `refs`: what stands on it
-    (`names_on`).
+    (`_names_on`).
     """
 
     commits: tuple[GitCommit, ...]
@@ -91,51 +92,58 @@ def _first(found: RevisionInfo) -> RevisionInfo:
 
 
 def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
-    """The same revisions with what of the code has them. `also`: as in `commits_of`."""
+    """Return the same revisions with the git commits that introduced a pin on them, newest first,
+    and with the names that point to them.
+
+    `also`: further commits, by full hash, whose ancestors count too.
+    """
     listed = list(found)
-    asked = {each.revision for each in listed}
-    commits, names = commits_of(ws, asked, also=also), names_on(ws, asked)
+    asked = {info.revision for info in listed}
+    head = plumbing.head(ws.places)
+    tips = {**({HEAD: head.commit} if head.commit else {}), **refs.tips(ws.places)}
+    pins = git_history.logged_pins(ws.places, set(tips.values()), also=also)
+    commits = _commits_of(ws, asked, pins)
+    names = _names_on(ws, asked, {name: pins.at[commit] for name, commit in tips.items() if commit in pins.at})
     return [
         PinnedRevision(
-            **msgspec.structs.asdict(each),
-            commits=tuple(commits.get(each.revision, ())),
-            refs=tuple(names.get(each.revision, ())),
+            **msgspec.structs.asdict(info),
+            commits=tuple(commits.get(info.revision, ())),
+            refs=tuple(names.get(info.revision, ())),
         )
-        for each in listed
+        for info in listed
     ]
 
 
-def commits_of(ws: Workspace, revisions: Collection[str], *, also: Iterable[str] = ()) -> dict[str, list[GitCommit]]:
-    """By revision, the commits of git's refs that introduced a pin on it, newest first; `also`:
-    commits that no ref may have, by full hash, with their ancestors.
-    """
-    pinned: dict[str, str] = {}
-    for pin, introducing in history_pins.read_pins(ws.places, reflogs=False, also=also):
-        if pin.dolt_commit in revisions:
-            pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
-    found: dict[str, list[GitCommit]] = {}
-    for commit, subject in git_history.subjects(ws.places, pinned).items():
-        found.setdefault(pinned[commit], []).append(GitCommit(commit, subject))
-    return found
+def _commits_of(ws: Workspace, revisions: Collection[str], pins: LoggedPins) -> dict[str, list[GitCommit]]:
+    """By revision, the commits that introduced a pin on it, newest first."""
+    pinned = {
+        commit: pin.dolt_commit
+        for pin, introducing in history_pins.read(ws.places, pins.introduced)
+        for commit in introducing
+        if pin.dolt_commit in revisions
+    }
+    commits: dict[str, list[GitCommit]] = {}
+    for commit, subject in pins.subjects.items():
+        if commit in pinned:
+            commits.setdefault(pinned[commit], []).append(GitCommit(commit, subject))
+    return commits
 
 
-def names_on(ws: Workspace, revisions: Collection[str]) -> dict[str, list[str]]:
+def _names_on(ws: Workspace, revisions: Collection[str], pins: Mapping[str, bytes]) -> dict[str, list[str]]:
     """By revision, what stands on it: `HEAD`, git's branches, `tag: NAME`, branches of remotes, and
     `kb: NAME` for a branch of the knowledge base where git's branch of that name pins another one.
+    `pins`: by these names.
     """
-    head = plumbing.head(ws.places)
-    tips = {HEAD: head.commit, **refs.tips(ws.places)} if head.commit else refs.tips(ws.places)
-    pins = git_history.pins_of(ws.places, {each for each in tips.values() if each})
-    found: dict[str, list[str]] = {}
-    for name, commit in tips.items():
-        pin = parsed(ws.places.kb, pins[commit]) if commit in pins else None
+    names: dict[str, list[str]] = {}
+    for name, data in pins.items():
+        pin = parsed(ws.places.kb, data)
         if pin and pin.dolt_commit in revisions:
-            found.setdefault(pin.dolt_commit, []).append(name)
+            names.setdefault(pin.dolt_commit, []).append(name)
     for branch in ws.engine.branches():
-        there = found.get(branch.head, [])
-        if branch.head in revisions and not reserved(branch.name) and branch.name not in there:
-            found.setdefault(branch.head, []).append(f"kb: {branch.name}")
-    return found
+        listed = names.get(branch.head, [])
+        if branch.head in revisions and not reserved(branch.name) and branch.name not in listed:
+            names.setdefault(branch.head, []).append(f"kb: {branch.name}")
+    return names
 
 
 def made_between(since: dt.datetime | None = None, until: dt.datetime | None = None) -> Callable[[RevisionInfo], bool]:

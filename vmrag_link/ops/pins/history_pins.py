@@ -22,9 +22,9 @@ _MOST = 3
 """Branches that are named."""
 
 
-def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
+def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, Sequence[str]]]:
     """As `read_pins`, of a commit and its ancestors."""
-    return _readable(places, history.reachable_pins(places, [commit]))
+    return read(places, history.reachable_pins(places, [commit]))
 
 
 def pins_after(places: Places, commit: str) -> Iterator[Pin]:
@@ -32,13 +32,13 @@ def pins_after(places: Places, commit: str) -> Iterator[Pin]:
     return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
 
 
-def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
+def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, Sequence[str]]]:
     """Each pin with the commits that introduced it, newest first, of the refs in
     `git.history.pins`.
 
     Unreadable pins are left out.
     """
-    return _readable(places, history.pins(places, reflogs=reflogs, also=also))
+    return read(places, history.pins(places, reflogs=reflogs, also=also))
 
 
 def pinned_everywhere(places: Places) -> list[str]:
@@ -64,7 +64,8 @@ def is_unpinned(ws: Workspace, pinned: str, head: str) -> bool:
     return ahead and head not in pinned_everywhere(ws.places)
 
 
-def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+def read(places: Places, found: Mapping[bytes, Sequence[str]]) -> Iterator[tuple[Pin, Sequence[str]]]:
+    """Read the pins among what commits introduced."""
     for data, commits in found.items():
         if pin := parsed(places.kb, data):
             yield pin, commits

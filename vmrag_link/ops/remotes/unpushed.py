@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmrag_link.git import refs
+from vmrag_link.git import history, refs
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import write_atomically
@@ -45,7 +45,7 @@ def unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
 
 def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
     tracking = refs.pushed(ws.places)
-    data = refs.pins(ws.places, tracking.values())
+    data = history.pins_of(ws.places, tracking.values())
     found = [(ref, pin) for ref, commit in tracking.items() if (pin := pinning.parsed(ws.places.kb, data.get(commit)))]
     if not found:
         return ()

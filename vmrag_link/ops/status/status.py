@@ -11,7 +11,7 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, PinRevisionMissing, RowsInvalid, VmragError, enumerated, quoted
-from vmrag_link.git import history, pin_merge, plumbing
+from vmrag_link.git import history, objects, pin_conflict, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, Working
@@ -357,15 +357,14 @@ def is_pinned(ws: Workspace, target: Target) -> bool:
     pin = target.trigger.pin
     if pin is None or target.state != "pinned" or plumbing.head(ws.places).commit is None:
         return False
-    return plumbing.holds(ws.places, f"HEAD:{PIN_NAME}", pin)
+    committed = pin_conflict.read_entries(ws.places).head
+    return committed is not None and committed == objects.blob_name(pin, like=committed)
 
 
 def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
     """Return how to commit the pin: git commits the files that one names, and nothing else that is
     staged.
     """
-    from vmrag_link.git import pin_conflict
-
     if target.state != "pinned" or pin_conflict.undecided(ws.places):
         return []
     pin = target.trigger.pin
@@ -379,8 +378,6 @@ def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
 
 def _half_merged(ws: Workspace, head: str | None) -> list[str]:
     """Whether the pin is one side's of a conflict that jj has committed."""
-    from vmrag_link.git import pin_conflict
-
     if head is None or not pin_conflict.is_of_jj(ws.places):
         return []
     if len({*pin_conflict.sides_of_jj(ws.places, head)[1]}) < 2:  # noqa: PLR2004  nothing is in conflict
