@@ -437,7 +437,7 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
             with pytest.raises(NameInvalid):
                 engine.create_branch(name, root(engine))
             with pytest.raises(EngineFailed):
-                engine._session.main.execute("SELECT dolt_branch(?, ?)", (name, root(engine)))
+                engine._session.writer.execute("SELECT dolt_branch(?, ?)", (name, root(engine)))
     assert legal > 50
 
 
@@ -524,8 +524,8 @@ def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored
     (tmp_path / "remote").mkdir()
     url = f"file://{tmp_path}/remote/r.db"
     for kb, call in ((other, "dolt_push('r', 'topic')"), (engine, "dolt_fetch('r')")):
-        kb._session.main.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
-        kb._session.main.execute(f"SELECT {call}")
+        kb._session.writer.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
+        kb._session.writer.execute(f"SELECT {call}")
     other.close()
     assert engine.has_revision(theirs)
     assert engine.merge_base(mine, theirs) is None

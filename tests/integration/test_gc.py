@@ -145,7 +145,7 @@ def test_a_revision_that_only_git_knows_of_is_anchored(project):
     revision = kb_branches(project)["feature"]
     workspace = Workspace.open(project.top, QUIET)
     workspace.engine.create_branch(UNFINISHED_BRANCH, revision)  # a killed merge left it; it keeps nothing alive
-    workspace.engine._session.main.execute("SELECT dolt_branch('-D', 'feature')")  # as no command of ours would
+    workspace.engine._session.writer.execute("SELECT dolt_branch('-D', 'feature')")  # as no command of ours would
     assert workspace.engine.unreachable([revision]) == [revision]
     workspace.close()
     assert project.ask("gc")["anchored"] == [revision]

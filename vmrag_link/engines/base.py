@@ -488,6 +488,11 @@ class Engine(Protocol):
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
+    def require(self, at: At) -> None:
+        """Raise the error that reading documents there raises, if any: `RevisionMissing`,
+        `BranchMissing`, `KnowledgeRefused`, `SchemaTooNew`.
+        """
+
     def count(self, at: At, *, collection: str | None = None) -> int:
         """Number of documents."""
 

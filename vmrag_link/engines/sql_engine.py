@@ -213,6 +213,9 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         with self._rows(at) as rows:
             return rows.one(collection, doc_id)
 
+    def require(self, at: At) -> None:
+        self._session.require(at)
+
     def count(self, at: At, *, collection: str | None = None) -> int:
         with self._rows(at) as rows:
             return rows.number(collection)

@@ -183,6 +183,7 @@ class Workspace:
                 lock_timeout=settings.lock_timeout,
                 limits=settings.limits,
                 access=settings.dolt_access,
+                at=self.standing_revision,
             )
         return self._engine
 

@@ -13,7 +13,6 @@ from vmrag_link.engines.doltlite import extent, history, reading, remotes, schem
 from vmrag_link.engines.doltlite.comparison import DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
-from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.reading import PlaceRows
@@ -31,9 +30,9 @@ from vmrag_link.models import (
 class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     """A knowledge base in one file; the modules beside this one do the work."""
 
-    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
+    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits, at: str | None) -> None:
         """Use `create`, `clone` or `open`."""
-        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits))
+        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits, at=at))
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
@@ -65,23 +64,20 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         return cls.open(folder, limits=limits)
 
     @classmethod
-    def open(cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
+    def open(
+        cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, at: str | None = None
+    ) -> DoltliteEngine:
         """Open an existing knowledge base; nothing is ever created.
 
         `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
-        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge
-        base.
+        `at`: the revision at which most documents will be read. Raises `NotInitialized`,
+        `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge base.
         """
         path = folder / DOLTLITE_FILE
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
         extent.require_whole(path)
-        # Opened for writing, an empty or zeroed file would become a new database.
-        with Connection(path, access="read", timeout=lock_timeout) as connection:
-            if not schema.version(connection):
-                raise EngineFailed(f"{path} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
-            schema.require_ours(connection, f"The beginning of {path}")
-        return cls(folder, lock_timeout=lock_timeout, limits=limits)
+        return cls(folder, lock_timeout=lock_timeout, limits=limits, at=at)
 
     @staticmethod
     def there(folder: Path) -> bool:
@@ -188,6 +184,6 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
     ) -> str | None:
         connect = functools.partial(self._session.connection, with_links=True)
-        opened = unfinished_branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
+        opened = unfinished_branch(self._session.writer, start, connect) if start else connect(LINKS_BRANCH)
         with opened as connection:
             return history.commit_links(connection, put, remove, message=message, author=author, date=date)

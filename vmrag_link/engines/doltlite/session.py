@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.engines.base_session import BaseSession, Stamp, doltlite_stamp
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import Busy, EngineFailed
+from vmrag_link.errors import Busy, EngineFailed, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.paths import file_stamp
 
@@ -27,28 +29,35 @@ COMPACT_BYTES = 4_000_000
 
 
 class DoltliteSession(BaseSession[Connection]):
-    """`main` stays open for revisions and branches.
+    """A command that reads needs one connection, one that writes needs two.
 
-    Documents are read and written through a connection of their own (1 ms), opened at their
-    revision or branch. The last ones that were read stay open: a revision never moves; and a
-    connection that was open while its branch was moved goes on showing the old rows, so one at a
-    branch serves only as long as nobody writes to the file. Each is checked first for our tables
-    and nothing else (0.1 ms), because what was fetched may hold anything.
+    `main` reads revisions and branches, and documents at the revision where the session was opened.
+    Documents elsewhere are read and written through a connection of their own, opened at their
+    revision or branch. The last ones stay open. A revision never moves. A connection that was open
+    while another one moved its branch continues to show the old rows, so one at a branch is used
+    again only if nobody has written to the file since. Each new connection is checked for tables
+    that are not ours (0.1 ms), because a fetch can bring anything.
     """
 
     engine = "doltlite"
 
-    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
+    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits, at: str | None = None) -> None:
+        """`at`: the revision at which most documents will be read. If it is missing or cannot be
+        read, `main` is at the beginning of the knowledge base.
+        """
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / DOLTLITE_FILE
         self._checked: set[tuple[str, bool]] = set()
-        self._as_at_the_root: set[str] = set()
+        self._comparable: set[str] = set()
         self._idle: dict[At, tuple[Connection, Stamp]] = {}
-        self.main = Connection(self.file, timeout=lock_timeout, longest=limits.text_bytes)
+        self._writer: Connection | None = None
+        self._revision, self._reader = self._open_reader(at)
 
     def close(self) -> None:
         self._close_idle()
-        self.main.close()
+        self._reader.close()
+        if self._writer:
+            self._writer.close()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -60,13 +69,57 @@ class DoltliteSession(BaseSession[Connection]):
 
     # -- connections
 
-    def connection(self, at: str | None, *, with_links: bool = False) -> Connection:
+    @property
+    def main(self) -> Connection:
+        """A connection that reads history. One from which rows are still read does not see changes
+        of branches, so it is not used for that.
+        """
+        return self.writer if self._reader.statements else self._reader
+
+    @property
+    def writer(self) -> Connection:
+        """A connection that changes branches, remotes and the file as a whole."""
+        if self._writer is None:
+            self._writer = Connection(self.file, timeout=self._lock_timeout, longest=self.limits.text_bytes)
+        return self._writer
+
+    def _open_reader(self, at: str | None) -> tuple[str | None, Connection]:
+        """Open a connection that cannot write, and return it with its revision. Opened for writing,
+        an empty or zeroed file would become a new database.
+
+        Raise `EngineFailed` for a file that was not written by this program, `KnowledgeRefused`,
+        `SchemaTooNew`.
+        """
+        if at:
+            with contextlib.suppress(EngineFailed, KnowledgeRefused, SchemaTooNew):
+                connection = self.connection(at, access="read")
+                if schema.version(connection):
+                    return at, connection
+                connection.close()
+        connection = Connection(self.file, access="read", timeout=self._lock_timeout, longest=self.limits.text_bytes)
+        try:
+            self._require_knowledge_base(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return None, connection
+
+    def _require_knowledge_base(self, connection: Connection) -> None:
+        if not schema.version(connection):
+            raise EngineFailed(f"{self.file} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
+        schema.require_ours(connection, f"The beginning of {self.file}")
+
+    def connection(
+        self, at: str | None, *, with_links: bool = False, access: Literal["read", "write"] = "write"
+    ) -> Connection:
         """Open one at a revision or a branch; None is the default branch, which is the root's.
 
         Everything that is read or written goes through here. Raises `KnowledgeRefused` where there
         is anything but our tables (`with_links`: and that of links). A revision is checked once.
         """
-        connection = Connection(self.file, at=at, timeout=self._lock_timeout, longest=self.limits.text_bytes)
+        connection = Connection(
+            self.file, at=at, access=access, timeout=self._lock_timeout, longest=self.limits.text_bytes
+        )
         with_links = with_links or at == LINKS_BRANCH
         if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
@@ -83,6 +136,9 @@ class DoltliteSession(BaseSession[Connection]):
     @contextlib.contextmanager
     def reading(self, at: At) -> Iterator[Connection]:
         """As `connection`, for the block. Raises `RevisionMissing` or `BranchMissing` besides."""
+        if at == self._revision:
+            yield self._reader
+            return
         opened = self._opened(at)
         try:
             yield opened[0]
@@ -119,22 +175,26 @@ class DoltliteSession(BaseSession[Connection]):
         history.require(self.main, at)
         return idle or (self.connection(at), now)
 
-    def as_at_the_root(self, *revisions: str) -> bool:
-        """Whether these hold the tables that the root holds, which were checked at opening, and
-        nothing else: `main` can compare them then. To open each takes a hundred times as long.
+    def has_tables_of_reader(self, *revisions: str) -> bool:
+        """Return whether these have the tables that were checked when the session was opened, and
+        nothing else: then that connection can compare them. To open each takes a hundred times as
+        long.
 
         Raises `RevisionMissing`.
         """
-        asked = [each for each in revisions if each not in self._as_at_the_root]
-        history.require(self.main, *asked)
-        for each in asked:
-            if schema.differ(self.main, self.require_branch(ROOT_BRANCH).head, each):
+        unchecked = [revision for revision in revisions if revision not in self._comparable]
+        history.require(self.main, *unchecked)
+        for revision in unchecked:
+            if schema.differ(self.main, self._revision or self.require_branch(ROOT_BRANCH).head, revision):
                 return False
-            self._as_at_the_root.add(each)
+            self._comparable.add(revision)
         return True
 
     def require(self, at: At) -> None:
         """Raises what `reading` raises."""
+        if isinstance(at, str) and (at, False) in self._checked:
+            history.require(self.main, at)
+            return
         with self.reading(at):
             pass
 
@@ -146,13 +206,19 @@ class DoltliteSession(BaseSession[Connection]):
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
         with self.writing(purpose):
             self.require_head(branch, expected)
-            with self.connection(branch) as connection, connection.transaction():
-                schema.version(connection)
-                yield connection
+            connection, _ = self._opened(Working(branch))
+            try:
+                with connection.transaction():
+                    schema.version(connection)
+                    yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._keep(Working(branch), (connection, doltlite_stamp(self.folder)))
 
     @contextlib.contextmanager
     def transaction_onto(self, revision: str) -> Iterator[Connection]:
-        with unfinished_branch(self.main, revision, self.connection) as connection, connection.transaction():
+        with unfinished_branch(self.writer, revision, self.connection) as connection, connection.transaction():
             schema.version(connection)
             yield connection
 
@@ -160,7 +226,9 @@ class DoltliteSession(BaseSession[Connection]):
         return schema.is_dirty(place)
 
     def commit(self, place: Connection, message: str, author: str, date: str, *options: str) -> str:
-        return schema.commit(place, message, author, date, *options)
+        revision = schema.commit(place, message, author, date, *options)
+        self._checked.add((revision, False))  # the place was checked
+        return revision
 
     def discard(self, branch: str) -> None:
         with self.connection(branch) as connection:
@@ -211,14 +279,14 @@ class DoltliteSession(BaseSession[Connection]):
 
     def set_branch(self, name: str, to: str) -> None:
         there = self.branch(name) is not None
-        self.main.execute("SELECT dolt_branch('-f', ?, ?)" if there else "SELECT dolt_branch(?, ?)", (name, to))
+        self.writer.execute("SELECT dolt_branch('-f', ?, ?)" if there else "SELECT dolt_branch(?, ?)", (name, to))
 
     def drop_branch(self, name: str) -> None:
-        self.main.execute("SELECT dolt_branch('-D', ?)", (name,))
+        self.writer.execute("SELECT dolt_branch('-D', ?)", (name,))
 
     def join(self, head: str, revision: str, message: str) -> str:
         """Takes 5-10 ms and a few KB, whatever the revision holds."""
-        with unfinished_branch(self.main, revision, self.connection) as connection:
+        with unfinished_branch(self.writer, revision, self.connection) as connection:
             with connection.transaction():
                 for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
                     quoted = table.replace('"', '""')
@@ -232,34 +300,36 @@ class DoltliteSession(BaseSession[Connection]):
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
             self._close_idle()
-            drop_unfinished(self.main)
+            drop_unfinished(self.writer)
             extent.forget(self.file)
-            self.main.execute_long("SELECT dolt_gc()")
+            self.writer.execute_long("SELECT dolt_gc()")
             extent.note(self.file)
+            self._reader.close()  # of the file that was replaced
+            self._revision, self._reader = self._open_reader(self._revision)
         permissions.settle(self.folder)  # it is a new file
 
 
 @contextlib.contextmanager
-def unfinished_branch(main: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
+def unfinished_branch(writer: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
     """A connection on the branch, which is made at the revision and dropped at the end. Do not
     nest.
 
     The caller holds the write lock until the result is anchored. `connect` opens a connection on a
     branch.
     """
-    drop_unfinished(main)
-    main.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))
+    drop_unfinished(writer)
+    writer.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))
     try:
         with connect(UNFINISHED_BRANCH) as connection:
             yield connection
     finally:
-        drop_unfinished(main)
+        drop_unfinished(writer)
 
 
-def drop_unfinished(main: Connection) -> None:
+def drop_unfinished(writer: Connection) -> None:
     """Remove the branch, if a kill has left it. The caller holds the write lock."""
-    if main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)):
-        main.execute("SELECT dolt_branch('-D', ?)", (UNFINISHED_BRANCH,))
+    if writer.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)):
+        writer.execute("SELECT dolt_branch('-D', ?)", (UNFINISHED_BRANCH,))
 
 
 def _commit_all(connection: Connection, message: str) -> str:

@@ -54,7 +54,7 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
     `remote`: what a person chose right now, instead of what the settings say. Raises `SchemaTooNew`
     for a revision that this program cannot read.
     """
-    ws.engine.count(revision)
+    ws.engine.require(revision)
     data = plumbing.pin_bytes(ws.places)
     old = parsed(ws.places.kb, data)
     new = next_pin(ws, old, revision, kb_branch, remote=remote)

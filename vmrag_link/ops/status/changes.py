@@ -13,7 +13,6 @@ from vmrag_link.errors import GitError, LimitExceeded, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, Working
 from vmrag_link.ops.commits.revisions import Distances
-from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.copies import StoredCopy, list_copies
 from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.sources import rules
@@ -66,11 +65,12 @@ def changes(ws: Workspace, target: Target) -> PendingChanges:
     """Everything; documents and files only where HEAD's branch can be written on."""
     if ws.trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
         return PendingChanges(unpushed=_unpushed(ws, target))
-    found = _difference(ws, target.kb_branch)
+    branch = target.kb_branch
+    found = _difference(ws, branch)
     return PendingChanges(
         _list_documents(found),
         tuple(PendingCollection(each.key, each.kind) for each in found.collections),
-        list_copies(ws, writing.place(target)),
+        list_copies(ws, Working(branch.name) if branch and branch.dirty else target.revision),
         _unpushed(ws, target),
     )
 
