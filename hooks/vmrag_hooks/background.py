@@ -14,7 +14,7 @@ from pathlib import Path
 from vmrag_hooks.boundary import guarded
 from vmrag_link import env, permissions, proc
 from vmrag_link.errors import VmragError
-from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
+from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
@@ -68,7 +68,7 @@ def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
     workspace = Workspace.open(places.top, watched)
     try:
         log.info("started")
-        report = reconcile_or_raise(workspace)
+        report = follow_or_raise(workspace)
         log.info("done: %s", f"{report.to} in {report.seconds}" if report else "nothing was to be done")
     finally:
         workspace.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 from vmrag_hooks.boundary import ANSWER_SECONDS, Notes, TooMuch, guarded, say
 from vmrag_link.git.hook_config import SYNCING
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
+from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
 from vmrag_link.sync import background, binding
 from vmrag_link.workspace import Workspace
@@ -104,7 +104,7 @@ def _hand_over(workspace: Workspace) -> list[str]:
 
 
 def _sync(workspace: Workspace) -> list[str]:
-    report = reconcile_or_raise(workspace)
+    report = follow_or_raise(workspace)
     if report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
         return [f"knowledge is at {(report.to or '')[:7]}{_counts(report.plan)}"]
     return []

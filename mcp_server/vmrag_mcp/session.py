@@ -455,10 +455,10 @@ def _arrive(ws: Workspace) -> None:
     """Bring a work tree to its pin that never stood anywhere, such as a fresh clone's: every answer
     says where it stands. What is in the way, a tool that reads says.
     """
-    from vmrag_link.ops.follow.follow_pin import move_for_reading
+    from vmrag_link.ops.follow.follow_pin import follow
 
     with contextlib.suppress(VmragError):
-        move_for_reading(ws)
+        follow(ws, index=False, tolerate="failures")
 
 
 def _settings_look(ws: Workspace) -> Looks:

@@ -23,7 +23,7 @@ from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project
 from vmrag_link.git import plumbing
 from vmrag_link.ops.follow import follow_pin
-from vmrag_link.ops.follow.follow_pin import reconcile_if_possible
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.sync import apply
 
 template, project = terminal.template, terminal.project
@@ -354,7 +354,7 @@ def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named
     assert noted.pinned != before
     # A query waits for git when it finishes the commit and when it follows the pin, and goes on.
     waits = []
-    monkeypatch.setattr(follow_pin, "reconcile_if_possible", lambda ws: waits.append(ws) or reconcile_if_possible(ws))
+    monkeypatch.setattr(follow_pin, "follow", lambda ws, **options: waits.append(ws) or follow(ws, **options))
     noted.run_quietly("query", "zebra")
     assert len(waits) == 1
     lock.unlink()

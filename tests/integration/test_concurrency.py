@@ -254,8 +254,8 @@ def test_a_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_n
 
 def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
     body = (
-        "import shutil\nfrom vmrag_link.workspace import Workspace as m\nreconcile = m.reconcile\n"
-        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.views.path(ws.revision()))\n    return done\nm.reconcile = then"
+        "import shutil\nfrom vmrag_link.workspace import Workspace as m\nbring = m.bring_to_pin\n"
+        "def then(ws, **options):\n    done = bring(ws, **options)\n    shutil.rmtree(ws.views.path(ws.revision()))\n    return done\nm.bring_to_pin = then"
     )
     done = driven(stocked, body, "query", "garden", "--json")
     assert done.code == 0, done
@@ -439,7 +439,7 @@ def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocke
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "import vmrag_link.ops.follow.follow_pin as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconcile = broken\n"
+        "import vmrag_link.ops.follow.follow_pin as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.follow = broken\n"
     )
     python = stocked.top.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 2 # -P -E\nPYTHONPATH={site} exec {sys.executable} -P "$@"\n')

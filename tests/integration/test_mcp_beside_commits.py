@@ -52,8 +52,7 @@ def commit_beside(project, tools, monkeypatch) -> Iterator[None]:
         return around
 
     monkeypatch.setattr(pinning, "write_pin", later)
-    for each in ("move", "reconcile"):
-        monkeypatch.setattr(Workspace, each, beside(getattr(Workspace, each)))
+    monkeypatch.setattr(Workspace, "bring_to_pin", beside(Workspace.bring_to_pin))
     yield
     assert other.ident, "nothing was committed beside"
     other.join()

@@ -28,7 +28,7 @@ shared, world = people.shared, people.world
 @pytest.fixture
 def ws(project: Project) -> Iterator[Workspace]:
     made = Workspace.open(project.top, Quiet())
-    made.reconcile()
+    made.bring_to_pin()
     yield made
     made.close()
 

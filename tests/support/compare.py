@@ -50,7 +50,7 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
         target = workspace.target()
         assert target.state == "pinned"
         assert workspace.applied == target.trigger
-        workspace.reconcile()
+        workspace.bring_to_pin()
         bound = workspace.binding
         assert bound is not None
         assert bound.revision == target.revision

@@ -17,7 +17,7 @@ from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
 from vmrag_link.git import hooks, pin_merge, remotes
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.follow_pin import reconcile
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.status.cautions import needs_hooks_for_files
 from vmrag_link.paths import CONFIG_NAME as SETTINGS
 from vmrag_link.paths import PIN_NAME
@@ -108,7 +108,7 @@ def _arrived(ws: Workspace) -> list[str]:
         return []
     try:
         arrived = lazy_fetch.bring(ws, insist=True)
-        report = reconcile(ws) if arrived else None
+        report = follow(ws) if arrived else None
         if report and report.state == "missing":
             raise reasons.unusable(ws, ws.target())
     except VmragError as error:

@@ -71,7 +71,7 @@ def set_up_hooks(ws: Workspace, *, wanted: bool) -> tuple[bool, list[str]]:
 def build_index(ws: Workspace) -> Iterator[str]:
     """Build the index. Without the extra `index`, yield a line that names it."""
     try:
-        ws.reconcile()
+        ws.bring_to_pin()
     except IndexExtraMissing as missing:
         yield f"Built no index: {missing.sentence}"
 

@@ -242,7 +242,7 @@ def clone(invocation: Invocation, *, remote: str | None) -> int:
 
     Exit code 1 when what the checked-out code pins is not there.
     """
-    from vmrag_link.ops.follow.follow_pin import reconcile
+    from vmrag_link.ops.follow.follow_pin import follow
     from vmrag_link.ops.remotes import clone as operation
 
     with invocation.workspace() as ws:
@@ -253,7 +253,7 @@ def clone(invocation: Invocation, *, remote: str | None) -> int:
             lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
         elif report.here:
             try:
-                reconcile(ws)
+                follow(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
                 lines.append(f"Made no index: {missing.sentence}")
             lines.append("Next: vmrag install (git then moves it with the code, and a push takes yours along)")

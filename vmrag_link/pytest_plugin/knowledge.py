@@ -80,11 +80,11 @@ class Kb:
         """Raise why nothing can be asked."""
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
-            from vmrag_link.ops.follow.follow_pin import reconcile_if_possible
+            from vmrag_link.ops.follow.follow_pin import follow
             from vmrag_link.ops.follow.provenance import files_alone
 
             try:
-                reconcile_if_possible(self._ws)
+                follow(self._ws, tolerate="failures")
             except (NotInitialized, PinMissing) as why:
                 if not files_alone(self._ws, why):
                     raise
@@ -143,12 +143,12 @@ class Kb:
         """The full hash of the revision that is pinned; empty where there is no knowledge base, and
         files of sources answer alone.
         """
-        from vmrag_link.ops.follow.follow_pin import move_for_reading
+        from vmrag_link.ops.follow.follow_pin import follow
 
         if at := self._place():
             return at.revision
         if self._ws.initialized:
-            move_for_reading(self._ws)
+            follow(self._ws, index=False, tolerate="failures")
         return self._require_pinned()
 
     @property

@@ -329,14 +329,19 @@ class Workspace:
 
     # -- following the pin -------------------------------------------------------------------------
 
-    def reconcile(self, *, rebuild: bool = False) -> SyncReport | None:
-        """Bring documents and index to the pin, or `rebuild` the index; None when there was nothing
-        to do.
+    def bring_to_pin(self, *, index: bool = True, rebuild: bool = False) -> SyncReport | None:
+        """Bring the documents and, with `index`, the index to the pin, or `rebuild` the index.
 
-        What happened to documents is said here, so that no caller can keep it to itself.
+        Return None if nothing had to be done.
+
+        Notes about documents are printed here, so that no caller can leave them out.
         """
         from vmrag_link.sync import apply
 
+        if not index:
+            for note in apply.move(self.sync_context):
+                self.progress.note(note)
+            return None
         if not rebuild and bindings.is_current(self.places, self.views):
             self.chroma.follow()
             return None
@@ -347,13 +352,3 @@ class Workspace:
         for note in report.notes:
             self.progress.note(note)
         return report
-
-    def move(self) -> None:
-        """As `reconcile`, for the documents alone: reading and writing rows needs no index.
-
-        It follows when it is next read.
-        """
-        from vmrag_link.sync import apply
-
-        for note in apply.move(self.sync_context):
-            self.progress.note(note)

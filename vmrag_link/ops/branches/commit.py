@@ -143,7 +143,7 @@ def commit(
     if left:
         return msgspec.structs.replace(report, pending="The index follows with the next call.")
     try:
-        ws.reconcile()
+        ws.bring_to_pin()
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
     return report

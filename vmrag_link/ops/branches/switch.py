@@ -25,7 +25,7 @@ from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
 from vmrag_link.ops.documents import branches, writing
-from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.history import revparse
@@ -197,7 +197,7 @@ def create_branch(ws: Workspace, name: str, start: str) -> BranchPlace:
 
     Raises as `checkout`.
     """
-    reconcile_for_reading(ws)
+    follow(ws, tolerate="git")
     revision = revparse.tool_rev(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)

@@ -13,7 +13,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.follow_pin import sync_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.follow.provenance import RankedRevision, files_alone, ranked_at
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.ops.index.query import searching
@@ -56,7 +56,7 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
     """
     golden = golden_file.load(ws).golden
     try:
-        sync_and_warn(ws)
+        follow_and_warn(ws, index=True)
     except (NotInitialized, PinMissing) as why:
         if not files_alone(ws, why):
             raise

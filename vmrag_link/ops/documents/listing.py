@@ -26,7 +26,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, Working, content_hash, metadata_of
 from vmrag_link.ops.documents import reading
-from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons, source_tree
@@ -170,7 +170,7 @@ def _place(ws: ReadableStore) -> At:
     """Where documents are read, once the pin was followed."""
     if not isinstance(ws, Workspace):
         return local_store.AT
-    move_and_warn(ws)
+    follow_and_warn(ws)
     return ws.at()
 
 
@@ -254,7 +254,7 @@ def show(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
     Raises as `document_names.find_at`.
     """
     if name is None:
-        move_and_warn(ws)
+        follow_and_warn(ws)
         return _show_revision(ws, ws.revision_here())
     if file := show_file(ws, name) or _show_tracked(ws, name):
         return file

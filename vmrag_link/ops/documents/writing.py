@@ -23,7 +23,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.models import At, KbBranch, Working
-from vmrag_link.ops.follow.follow_pin import move, reconcile
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target, held, unpinned, way_back
 from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_store, reasons
@@ -99,11 +99,11 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     if index:
         try:
             with file_failures():
-                reconcile(ws)
+                follow(ws)
         except (IndexFailed, FileSystemError, LimitExceeded):
-            move(ws)
+            follow(ws, index=False)
     else:
-        move(ws)
+        follow(ws, index=False)
     # Before planning: without the lease, uncommitted documents are another work tree's, and not
     # for us to read.
     target = _with_lease(ws)

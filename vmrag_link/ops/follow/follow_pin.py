@@ -1,14 +1,9 @@
-"""Bring a work tree to its pin before anything reads it. Every command that reads starts here.
-
-`reconcile` brings documents and index; `move` brings the documents alone, which needs no index and
-builds none. The variants `…_for_reading` and `…_if_possible` let what was applied last go on
-answering where the pin cannot be followed now.
-"""
+"""Bring a work tree to its pin before anything reads it. Every command that reads starts here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from vmrag_link.errors import (
     ChromaServerFailed,
@@ -18,6 +13,7 @@ from vmrag_link.errors import (
     IndexFailed,
     LimitExceeded,
     RowsInvalid,
+    VmragError,
     file_failures,
 )
 from vmrag_link.ops.follow import lazy_fetch
@@ -28,129 +24,101 @@ from vmrag_link.workspace import ReadableStore, Workspace, reasons
 if TYPE_CHECKING:
     from vmrag_link.sync.apply import SyncReport
 
+Tolerance = Literal["nothing", "git", "failures"]
+"""When a command may answer from the state that was followed last.
+
+`git`: while another git command works in the repository, and if a sync in the background takes
+longer than `hooks.wait_s`. `failures`: also if the next state cannot be written or built, for
+example on a full or read-only disk.
+"""
+
 ATTEMPTS = 3
-"""How often a command looks again because another process moved the pin while it looked."""
+"""How often a command reads again because another process moved the pin in the meantime."""
+
+_UNWRITTEN = (FileSystemError, EngineUnwritable)
+_UNBUILT = (*_UNWRITTEN, IndexFailed, ChromaServerFailed, LimitExceeded, RowsInvalid)
 
 T = TypeVar("T")
 
 
-def reconcile(ws: Workspace) -> SyncReport | None:
-    """Finish or report interrupted commits, then bring documents and index to the pin; None when
-    there was nothing to do.
+def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing") -> SyncReport | None:
+    """Bring documents and index to the pin, after finishing interrupted commits. Return None if
+    nothing had to be done.
 
-    The notes for a person have been said when this returns. A pin that cannot be followed is no
-    error: the report's `state` tells.
+    Without `index` only the documents move, and no index that is being built is waited for. What
+    happened to documents is printed. A pin that cannot be followed is no error: the report's
+    `state` has the reason. `Workspace.unbuilt` is the failure that was tolerated.
     """
-    _prepare(ws)
-    return ws.reconcile()
+    ws.unbuilt = None
+    if tolerate == "nothing":
+        return _follow(ws, index=index)
+    if index and _can_answer(ws, index=True) and _is_syncing(ws):
+        return None
+    tolerated: tuple[type[VmragError], ...] = (GitBusy,)
+    if tolerate == "failures":
+        tolerated += _UNBUILT if index else _UNWRITTEN
+    try:
+        with file_failures():
+            return _follow(ws, index=index)
+    except tolerated as why:
+        if not _can_answer(ws, index=index):
+            raise
+        ws.unbuilt = None if isinstance(why, GitBusy) else why
+        return None
 
 
-def reconcile_or_raise(ws: Workspace) -> SyncReport | None:
-    """As `reconcile`; raises why the pin cannot be followed, if there is one.
-
-    Where there is no pin, there is nothing to follow.
-    """
-    report = reconcile(ws)
-    if report is not None and report.state in ("malformed", "missing"):
-        raise reasons.unusable(ws, ws.target())
-    return report
+def _can_answer(ws: Workspace, *, index: bool) -> bool:
+    """Return whether an earlier state can answer."""
+    return ws.binding is not None if index else ws.standing_revision is not None
 
 
-def move(ws: Workspace) -> None:
-    """As `reconcile`, for the documents alone: no index is built, and none that is being built is
-    waited for.
-    """
-    _prepare(ws)
-    ws.move()
+def _is_syncing(ws: Workspace) -> bool:
+    """Return whether a sync in the background goes on after `hooks.wait_s`."""
+    return not background.ended(background.sync_of(ws.places), within=ws.config.hooks.wait_s)
 
 
-def _prepare(ws: Workspace) -> None:
+def _follow(ws: Workspace, *, index: bool) -> SyncReport | None:
     if not ws.initialized:
-        ws.chroma.follow()  # a store of files alone; otherwise `reconcile` does it
+        ws.chroma.follow()  # a store of files alone; otherwise `bring_to_pin` does it
     lazy_fetch.bring(ws)
     recover(ws)
     background.tell(background.sync_of(ws.places), ws.progress.note)
     if ws.config.index.chroma != "auto":  # otherwise the user did not ask for stores
         background.tell(background.chroma_of(ws.places), ws.progress.note)
+    return ws.bring_to_pin(index=index)
 
 
-def reconcile_for_reading(ws: Workspace) -> None:
-    """As `reconcile`. The bound index goes on answering while another git command holds the
-    repository, and when a sync in the background takes longer than `hooks.wait_s`.
+def follow_or_raise(ws: Workspace) -> SyncReport | None:
+    """Follow the pin, and raise the reason if there is one that cannot be followed."""
+    report = follow(ws)
+    if report is not None and report.state in ("malformed", "missing"):
+        raise reasons.unusable(ws, ws.target())
+    return report
+
+
+def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
+    """Follow the pin for a command whose report has no place for the origin of its answer: notes
+    name it.
     """
-    if ws.binding is not None and not background.ended(background.sync_of(ws.places), within=ws.config.hooks.wait_s):
-        return
-    try:
-        reconcile(ws)
-    except GitBusy:
-        if ws.binding is None:
-            raise
+    follow(ws, index=index, tolerate="failures")
+    revision = (ws.binding.revision if ws.binding else None) if index else ws.standing_revision
+    for note in reasons.notes(ws, ws.target(), revision) if revision else ():
+        ws.progress.note(note)
 
 
-def reconcile_if_possible(ws: Workspace) -> None:
-    """As `reconcile_for_reading`. The bound index also goes on answering where the next one cannot
-    be built: on a full or read-only disk, of a document that makes too many chunks, or without a
-    Chroma server that the settings insist on.
-    `Workspace.unbuilt` has the reason, which the answer's notes give.
-    """
-    ws.unbuilt = None
-    try:
-        with file_failures():
-            reconcile_for_reading(ws)
-    except (FileSystemError, IndexFailed, ChromaServerFailed, LimitExceeded, EngineUnwritable, RowsInvalid) as why:
-        if ws.binding is None:
-            raise
-        ws.unbuilt = why
+def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool = True) -> T:
+    """Return what `read` returns while the work tree is at its pin. `index` as for `follow`.
 
-
-def move_for_reading(ws: Workspace) -> None:
-    """As `move`. Documents are read where they were read last while git holds the repository, or
-    where nothing can be written.
-    """
-    ws.unbuilt = None
-    try:
-        with file_failures():
-            move(ws)
-    except GitBusy:
-        if ws.standing_revision is None:
-            raise
-    except (FileSystemError, EngineUnwritable) as why:
-        if ws.standing_revision is None:
-            raise
-        ws.unbuilt = why
-
-
-def read_consistently(ws: ReadableStore, look: Callable[[], T], *, index: bool = True) -> T:
-    """What `look` returns when the work tree stands at its pin. Without `index` the documents alone
-    are brought there.
-
-    It looks again if another process moved the pin meanwhile: a commit moves the KB branch first
-    and the pin then, and a look in between would find what was uncommitted nowhere. A commit that
-    was pending before, and still is, belongs to no living process: it waits for git.
+    It reads again if another process moved the pin in the meantime: a commit moves first the KB
+    branch, then the pin, and between the two its documents are in neither. A commit that was
+    pending before, and still is, belongs to a process that died: it waits for git.
     """
     if not isinstance(ws, Workspace):
-        return look()  # what is not versioned follows no pin
-    bring = reconcile_if_possible if index else move_for_reading
+        return read()  # a store without versions follows no pin
     for _ in range(ATTEMPTS):
-        before, known = ws.trigger(), pending(ws)
-        bring(ws)
-        found = look()
-        if ws.trigger() == before and all(entry in known for entry in pending(ws)):
+        trigger, commits = ws.trigger(), pending(ws)
+        follow(ws, index=index, tolerate="failures")
+        answer = read()
+        if ws.trigger() == trigger and all(entry in commits for entry in pending(ws)):
             break
-    return found
-
-
-def move_and_warn(ws: Workspace) -> None:
-    """As `move_for_reading`, for commands whose report has no place for it: notes say where what
-    follows comes from.
-    """
-    move_for_reading(ws)
-    for note in reasons.notes(ws, ws.target(), ws.revision()) if ws.standing_revision else ():
-        ws.progress.note(note)
-
-
-def sync_and_warn(ws: Workspace) -> None:
-    """As `move_and_warn`, with the index, for commands that tell about the index itself."""
-    reconcile_if_possible(ws)
-    for note in reasons.notes(ws, ws.target(), ws.binding.revision) if ws.binding else ():
-        ws.progress.note(note)
+    return answer

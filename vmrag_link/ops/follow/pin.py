@@ -138,7 +138,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
         report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
     try:
         with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
-            ws.reconcile()
+            ws.bring_to_pin()
     except (*INDEXING_FAILURES, LockError) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
     return report

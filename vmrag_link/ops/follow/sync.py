@@ -37,7 +37,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     _require_readable_pin(ws)
     lazy_fetch.bring(ws, insist=True)
     recover(ws)
-    report = ws.reconcile(rebuild=rebuild)
+    report = ws.bring_to_pin(rebuild=rebuild)
     target = ws.target()
     if target.state != "pinned":
         raise reasons.unusable(ws, target)

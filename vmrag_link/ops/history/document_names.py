@@ -29,7 +29,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
-from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import revparse
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
 
@@ -181,7 +181,7 @@ def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
 
 
 def _here(ws: Workspace) -> DocumentPlace:
-    move_and_warn(ws)
+    follow_and_warn(ws)
     return DocumentPlace(ws.at(), ws.revision())
 
 

@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link.errors import FileFailed, NotInitialized, PinMissing, UsageInvalid, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record, Working
-from vmrag_link.ops.follow.follow_pin import sync_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, require_pinned, standing
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.fusion import Ranking
@@ -83,7 +83,7 @@ def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False)
         return of_files
     if ref is None:
         try:
-            sync_and_warn(ws)
+            follow_and_warn(ws, index=True)
         except (NotInitialized, PinMissing):
             if not files:
                 raise

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange, Record
-from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import document_names, log, ranges
 from vmrag_link.ops.history.diff import Diff
@@ -87,7 +87,7 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
     """
     if len(names) > _MOST:
         raise UsageInvalid("A log is of one revision or range, and of one document.", hint=_EXAMPLE)
-    move_and_warn(ws)
+    follow_and_warn(ws)
     reach, document = _asked(ws, names)
     hidden = log.hidden(ws.engine, reach)
     if document is None:

@@ -28,7 +28,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Collection, Document, DocumentHeader
 from vmrag_link.ops.commits.ancestry import MergeBases
-from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import document_names, ranges, revparse
 from vmrag_link.ops.history.document_names import DocumentName, NamedRows
 from vmrag_link.ops.history.revparse import WORKING
@@ -284,7 +284,7 @@ def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> 
 
 
 def _moved(ws: Workspace) -> At:
-    move_and_warn(ws)
+    follow_and_warn(ws)
     return ws.at()
 
 

@@ -19,7 +19,7 @@ from vmrag_link.errors import (
 from vmrag_link.models import DocumentHeader, Record
 from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow import sync
-from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
 from vmrag_link.ops.index.index_status import (
@@ -105,7 +105,7 @@ def bring(ws: Workspace) -> SyncedAll:
     """
     before = _before(ws)
     try:
-        reconcile_for_reading(ws)
+        follow(ws, tolerate="git")
         seen = ws.reader.moment()
         now = held_now(ws, seen)
         if now.current and (now.unembedded or differing(ws, seen.at, now)):

@@ -7,7 +7,7 @@ from typing import Literal
 from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import sync
-from vmrag_link.ops.follow.follow_pin import sync_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.workspace import Workspace
 
 Place = Literal["kb", "index", "chroma"]
@@ -40,7 +40,7 @@ def paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsR
     with_chroma = what == "chroma" or working
     files_only = ws.stores_nothing and bool(ws.sources.configured) and (with_chroma or what == "index")
     if not files_only:
-        sync_and_warn(ws)
+        follow_and_warn(ws, index=True)
     with (ws.files.reader if files_only else ws.reader).view() as view:
         index = str(view.folder)
     kb = None if files_only else str(ws.places.kb)

@@ -67,7 +67,7 @@ def link(
     linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`, `UsageInvalid` for a link file
     that may not be (`_inside`), `FileFailed`, `NotInitialized`.
     """
-    follow_pin.reconcile_for_reading(ws)
+    follow_pin.follow(ws, tolerate="git")
     found = repository.commit(git_repo_path, git_commit)
     path = _inside(found.places, link_file) if found.places else None
     revision, branch = ws.revision_here(), ws.kb_branch()

@@ -148,7 +148,7 @@ def _resolve(
         if merged.conflicts or state.kind != "git":
             return _report(ws, state, merged)
         report = _conclude(ws, state, merged)  # perhaps after a kill, or because the sides agree
-    follow_pin.reconcile_for_reading(ws)
+    follow_pin.follow(ws, tolerate="git")
     return report
 
 

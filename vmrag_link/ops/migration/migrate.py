@@ -26,7 +26,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.follow_pin import reconcile
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.migration import exchange, references
 from vmrag_link.ops.migration.carry import Carried, MigrationPlan, carry, is_carried, plan_migration
 from vmrag_link.ops.migration.exchange import MigrationState
@@ -268,7 +268,7 @@ def _index(ws: Workspace) -> None:
     where somebody else went on since.
     """
     try:
-        reconcile(ws)
+        follow(ws)
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
         ws.progress.note(f"The index follows with the next command: {error.sentence}")
 

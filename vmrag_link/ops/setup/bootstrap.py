@@ -152,7 +152,7 @@ def found_from(
             staged = begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting)).staged
             detached = start.detached
         _require_pinned(ws)
-        ws.reconcile()
+        ws.bring_to_pin()
         own, revision, pin = ws.kb_branch(), ws.revision_here(), ws.target().pin
         if not pinned and setting == OWN:
             _prefer(ws, remotes.find_name(ws.places, url))
@@ -260,7 +260,7 @@ def _read_store(ws: Workspace, store: Path) -> Foreign:
 def _index_problem(ws: Workspace) -> str:
     """Why the index could not follow; empty if it has."""
     try:
-        ws.reconcile()
+        ws.bring_to_pin()
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
         return f"The knowledge base is there, but the index could not follow yet: {error.sentence}"
     return ""

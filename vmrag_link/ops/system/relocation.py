@@ -13,7 +13,7 @@ from vmrag_link.errors import plural
 from vmrag_link.models import SYSTEM, SYSTEM_COLLECTIONS, At, Collection, Document, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
-from vmrag_link.ops.follow.follow_pin import move_for_reading
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import CODEBASE, PRIVATE, Put
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
@@ -104,7 +104,7 @@ def move(ws: Workspace) -> WriteResult[MoveReport]:
     from vmrag_link.ops.documents import writing
     from vmrag_link.ops.documents.writing import WriteResult
 
-    move_for_reading(ws)
+    follow(ws, index=False, tolerate="failures")
     versioned = ws.config.system.versioned
     source, at = _source(ws)
     target: DocumentStore = ws if versioned else ws.local

@@ -35,7 +35,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.collections import exact, own_names, source_read_only
-from vmrag_link.ops.follow.follow_pin import move_for_reading
+from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons
 
 CODEBASE, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
@@ -230,5 +230,5 @@ def require_versioned(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None
 
 def knowledge_at(ws: Workspace) -> At | None:
     """Where the knowledge base is read; None where this code pins none."""
-    move_for_reading(ws)
+    follow(ws, index=False, tolerate="failures")
     return ws.at() if ws.standing_revision else None

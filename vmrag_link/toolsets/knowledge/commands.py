@@ -18,7 +18,7 @@ from vmrag_link.cli.passage_view import lines_from
 from vmrag_link.cli.texts import given_text, metadata_object, text_options, warn_pending
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records, search
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
@@ -82,7 +82,7 @@ def add_log(
     """Log what was found out about an issue of a project, or done; a new project is made."""
     content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
     with invocation.workspace() as ws:
-        move_and_warn(ws)
+        follow_and_warn(ws)
         project, number = listing.issue_named(ws, issue)
         with editor.new_text(ws.places, content, name="log.md") as new:
             result = issue_logs.add(ws, NewLog(project, number, new, title, log_type, values))

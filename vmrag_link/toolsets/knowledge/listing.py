@@ -13,7 +13,7 @@ from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentMissing, FilterInvalid, UsageInvalid, plural, quoted
 from vmrag_link.models import ISSUES, KNOWLEDGE, TABLE_OF_KIND, At, Document, DocumentTable, Record, metadata_of
-from vmrag_link.ops.follow.follow_pin import move_and_warn, read_consistently
+from vmrag_link.ops.follow.follow_pin import follow_and_warn, read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
 from vmrag_link.toolsets.knowledge import knowledge_docs, rows
 from vmrag_link.toolsets.knowledge.issue_logs import TABLE, of_issue
@@ -222,7 +222,7 @@ def id_of_log(ws: Workspace, name: str) -> str:
 
     Raises `DocumentMissing`, `UsageInvalid` where it names several.
     """
-    move_and_warn(ws)
+    follow_and_warn(ws)
     at, found = ws.at(), _ISSUE.fullmatch(name)
     beginning = _with_beginning(ws, at, ISSUES, name)
     if found is None or (beginning and not found["project"]):
@@ -251,7 +251,7 @@ def id_of_doc(ws: Workspace, name: str) -> str:
 
     Raises `DocumentMissing`, `UsageInvalid` where several do.
     """
-    move_and_warn(ws)
+    follow_and_warn(ws)
     return _only(name, KNOWLEDGE, _with_beginning(ws, ws.at(), KNOWLEDGE, name))
 
 

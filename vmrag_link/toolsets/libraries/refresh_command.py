@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.toolsets.libraries.ingest import all_libraries
@@ -56,7 +56,7 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
     `take_pages`.
     """
     if dry_run:
-        move_and_warn(ws)
+        follow_and_warn(ws)
         at = ws.at()
     else:
         at = writing.place(writing.writable(ws))
