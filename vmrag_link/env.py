@@ -4,8 +4,9 @@ environment.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 SWITCH = "VMRAG"
@@ -105,6 +106,22 @@ CHROMA_CREDENTIALS = "CHROMA_CLIENT_AUTH_CREDENTIALS"
 
 IMPORTED = "CHROMA_DATA_DIR"
 """Where another program's Chroma store lies, whose documents a new knowledge base takes in."""
+
+
+@contextlib.contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Tell OpenBLAS to start no threads if it is loaded in the block, unless the user set the
+    variable. Programs that this process starts later do not inherit it.
+    """
+    variable = "OPENBLAS_NUM_THREADS"
+    if variable in os.environ:
+        yield
+        return
+    os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[variable]
 
 
 def imported(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -304,7 +304,7 @@ def _tool_entry(name: str, tool: ToolInfo, server: ToolSelection) -> dict[str, A
         "description": server.worded(tool.description),
         "inputSchema": server.schema_of(tool),
         "name": name,
-        "title": tool.title,
+        "title": tool.shown_title,
     }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_origin, get_type_hints
@@ -39,7 +38,6 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
         same = {each: getattr(declared, each) for each in ToolInfo.__struct_fields__ if hasattr(declared, each)}
-        same["title"] = declared.title or make_title(function.__name__)
         plain = issubclass(get_origin(result_type(function)) or result_type(function), TextResult)
         yield ToolInfo(
             name=function.__name__,
@@ -50,11 +48,6 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
             plain_text=plain,
             **same,
         )
-
-
-def make_title(name: str) -> str:
-    """Return the words of a tool's name without the name of its family."""
-    return re.sub(r"^(?:chroma|dolt|learning)_", "", name).replace("_", " ").capitalize()
 
 
 def catalogue_json(package: str) -> bytes:

@@ -8,6 +8,7 @@ the tools imports none of what they do.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, ParamSpec, TypeVar
@@ -76,7 +77,6 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     """
 
     name: str
-    title: str
     toolsets: tuple[str, ...]
     module: str
     effect: str
@@ -91,6 +91,13 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     short: str = ""
     plain_text: bool = False
     """Whether the tool answers with text alone (`results.TextResult`)."""
+    title: str = ""
+    """Empty in tables that earlier versions wrote."""
+
+    @property
+    def shown_title(self) -> str:
+        """The title, or the words of the tool's name without the name of its family."""
+        return self.title or re.sub(r"^(?:chroma|dolt|learning)_", "", self.name).replace("_", " ").capitalize()
 
     @property
     def reads(self) -> bool:

@@ -29,7 +29,7 @@ from vmrag_mcp.options import NAME, TITLE, ToolSelection, tool_entries
 from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete
 from vmrag_mcp.registry import ToolInfo
-from vmrag_mcp.session import Answer, Call, Session
+from vmrag_mcp.session import Call, CallOutcome, Session
 
 READERS = 4
 """Calls that read at the same time; those that write do it one after the other."""
@@ -119,7 +119,7 @@ class KnowledgeServer:
         try:
             tool = before.tool(params.name)
         except VmragError as error:
-            return _result(Answer(envelope.failure(error, before), failed=True))
+            return _result(CallOutcome(envelope.failure(error, before), failed=True))
         arguments: Mapping[str, Any] = params.arguments or {}
         report = _reporter(context)
         agreed = earlier_answers(params)
@@ -164,7 +164,7 @@ class KnowledgeServer:
         having: EnabledTools,
         *,
         agent: str,
-    ) -> Answer:
+    ) -> CallOutcome:
         progress = CallProgress(report)
         work = functools.partial(self._session.run, tool, arguments, progress, agreed, having, agent=agent)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
@@ -280,7 +280,7 @@ def protocol_tools(server: ToolSelection) -> list[types.Tool]:
     return list(map(types.Tool.model_validate, tool_entries(server)))
 
 
-def _text_result(answer: Answer) -> types.CallToolResult:
+def _text_result(answer: CallOutcome) -> types.CallToolResult:
     """Return the answer of an essential tool, which is one block of text."""
     text = answer.content if isinstance(answer.content, str) else envelope.failure_text(answer.content)
     return types.CallToolResult(
@@ -288,7 +288,7 @@ def _text_result(answer: Answer) -> types.CallToolResult:
     )
 
 
-def _result(answer: Answer) -> types.CallToolResult:
+def _result(answer: CallOutcome) -> types.CallToolResult:
     """The same twice: structured for programs, and as text for clients that know no other."""
     fields: Any = answer.content
     try:

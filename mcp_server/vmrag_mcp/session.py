@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
 R = TypeVar("R")
 
 
-class Answer(NamedTuple):
+class CallOutcome(NamedTuple):
     """The answer to a call of a tool."""
 
     content: dict[str, Any] | str
@@ -289,7 +289,7 @@ class Session:
         tools: EnabledTools | None = None,
         *,
         agent: str = "",
-    ) -> Answer:
+    ) -> CallOutcome:
         """Call a tool. Raises `Cancelled` only.
 
         `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
@@ -299,11 +299,11 @@ class Session:
         having = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return Answer(self._answer(tool, arguments, progress, agreed, having, agent=agent), failed=False)
+                return CallOutcome(self._answer(tool, arguments, progress, agreed, having, agent=agent), failed=False)
         except VmragError as error:
-            return Answer(self._failure(error, having), failed=True)
+            return CallOutcome(self._failure(error, having), failed=True)
         except Exception as error:  # noqa: BLE001  the outermost boundary
-            return Answer(self._failure(system_failure(error) or self._bug(error, tool.name), having), failed=True)
+            return CallOutcome(self._failure(system_failure(error) or self._bug(error, tool.name), having), failed=True)
 
     def _failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
         return envelope.failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)

@@ -89,7 +89,7 @@ def test_output_is_plain_where_nobody_looks_and_errors_go_to_stderr(project):
     assert (failed.code, failed.out) == (3, "")
     assert failed.err.splitlines() == [
         "error: There is no document 'setpu.md' in collection 'handbook'. Is it 'setup.md'?",
-        "hint: vmrag list --collection handbook",
+        "hint: vmrag list --collection handbook   (closest: setup.md, rest.md)",
     ]
 
 

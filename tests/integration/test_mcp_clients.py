@@ -69,6 +69,8 @@ def test_the_command_that_is_written_starts_the_server_of_this_project(project, 
     nothing.
     """
     server = install(project, client)["server"]
+    project.write("where.md", "This project.\n")
+    project.git("add", "where.md")
     (tmp_path / "elsewhere").mkdir()
 
     def filled(text: str) -> str:
@@ -77,7 +79,12 @@ def test_the_command_that_is_written_starts_the_server_of_this_project(project, 
         return text
 
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "status", "arguments": {}}}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "read", "arguments": {"name": "where.md"}},
+    }
     environ = os.environ | ({"CLAUDE_PROJECT_DIR": str(project.top)} if client == "claude-code" else {})
     with subprocess.Popen(
         [filled(each) for each in (server["command"], *server["args"])],
@@ -91,7 +98,7 @@ def test_the_command_that_is_written_starts_the_server_of_this_project(project, 
         process.stdin.flush()
         process.stdout.readline()
         answer = json.loads(process.stdout.readline())
-    assert answer["result"]["structuredContent"]["kb"]["worktree"] == str(project.top)
+    assert "This project." in answer["result"]["content"][0]["text"]
 
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -139,6 +139,7 @@ HELPERS = {
     "documents.named_files.find",
     "documents.named_files.shown_source",
     "documents.note_names.id_of",
+    "essential.pages.fit_lines",
     "essential.passages.definitions",
     "essential.passages.question",
     "essential.texts.here",

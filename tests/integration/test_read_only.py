@@ -194,7 +194,7 @@ def test_query_answers_whatever_is_missing_in_a_read_only_repository(project, st
         answers = run_commands(project, prefix, f"query {text} --json", "fingerprint --verify")
     code, answer = answers[f"query {text} --json"]
     assert code == 0, answer
-    best = json.loads(answer)["results"][0]["doc_id"]
+    best = json.loads(answer[answer.index("{") :])["results"][0]["doc_id"]
     assert best == {"no index": "note.md", "no working copy": "otter.md"}.get(state, "docs/zebra.md"), answer
     code, answer = answers["fingerprint --verify"]
     assert (code, "and 0 files" in answer) == (0, False), answer

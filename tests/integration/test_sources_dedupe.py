@@ -229,7 +229,7 @@ def test_status_and_doctor_report_copies_until_they_are_removed(project):
     project.write("docs/rest.md", "# Rest\n\nSleep.\n")
     warning = "3 stored copies of tracked files may be outdated"
     said = project.vmrag("status", code=None).out
-    assert "edited: docs/rest.md" in said
+    assert "modified:  docs/rest.md" in said
     assert f"  warning: {warning}: vmrag sources dedupe\n" in said
     assert {copy["path"] for copy in project.status()["changes"]["copies"]} == {
         "docs/setup.md",

@@ -113,7 +113,7 @@ def test_the_defaults_are_these():
             "auto_push": False,
             "commit": "ask",
             "require_confirm": True,
-            "page_chars": 80_000,
+            "page_chars": 30_000,
         },
         "ingest": {
             "max_bytes": 50_000_000,

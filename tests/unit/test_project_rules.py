@@ -176,7 +176,7 @@ def test_the_list_of_commands_is_up_to_date() -> None:
 
 def anchors(page: Path) -> set[str]:
     """What GitHub makes of the page's headings; one that comes twice has no name of its own."""
-    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    text = re.sub(r"(?ms)^ *(`{3,})[^`\n]*$.*?^ *\1$", "", page.read_text())
     made = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", text)]
     return {each for each in made if made.count(each) == 1}
 

@@ -41,7 +41,7 @@ class PathChange(Record, frozen=True):
     old_path: str = ""
 
 
-class LineHunk(Record, frozen=True):
+class PatchHunk(Record, frozen=True):
     """Lines that differ, as in a unified diff. `start` and `end`: the lines of the new file."""
 
     start: int
@@ -53,11 +53,11 @@ class FilePatch(Record, frozen=True):
     """`change`: None if the file does not differ. `hunks`: none of a binary file."""
 
     change: PathChange | None
-    hunks: tuple[LineHunk, ...]
+    hunks: tuple[PatchHunk, ...]
 
 
 def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the hash and kind of each object, such as `HEAD:docs/a.md`; two empty texts for none.
+    """Return the hash and kind of each object, such as `HEAD:README.md`; two empty texts for none.
 
     One git process looks for all of them, except in a partial clone. A name with a line break is
     not looked for.
@@ -143,17 +143,17 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
     return FilePatch(changes[position], tuple(_read_hunks("".join(files[position : position + 1]))))
 
 
-def _read_hunks(patch: str) -> Iterator[LineHunk]:
+def _read_hunks(patch: str) -> Iterator[PatchHunk]:
     """Yield the hunks of one file."""
     start = end = 0
     lines: list[str] = []
     for line in patch.removesuffix("\n").split("\n"):
         if match := _HUNK.match(line):
             if lines:
-                yield LineHunk(start, end, tuple(lines))
+                yield PatchHunk(start, end, tuple(lines))
             start, count, lines = int(match["start"]), int(match["count"] or 1), [match[0]]
             end = start + max(count, 1) - 1
         elif lines:
             lines.append(line.removesuffix("\r"))
     if lines:
-        yield LineHunk(start, end, tuple(lines))
+        yield PatchHunk(start, end, tuple(lines))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import queue
+import sys
 import threading
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -107,7 +108,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     params: Object | None = None
 
 
-class Step(NamedTuple):
+class EarlyStep(NamedTuple):
     """Reaction to a line: the client gets `answer`; the SDK gets the line if it is `kept`."""
 
     answer: bytes = b""
@@ -141,7 +142,7 @@ class StaticAnswers:
         self.listed = False
         """True if the client has its list of tools."""
 
-    def take_line(self, line: bytes) -> Step:
+    def take_line(self, line: bytes) -> EarlyStep:
         """Take the next line from the client."""
         opens = self._state == "new"
         answer = b""
@@ -149,15 +150,15 @@ class StaticAnswers:
             try:
                 message = read_json(line)
                 if self._state == "handshake" and self._is_initialized(message):
-                    return Step()
+                    return EarlyStep()
                 answer = self._answer_line(line, message)
             except (ValueError, OverflowError, RecursionError, msgspec.ValidationError):
                 pass  # the SDK refuses it, in its words
         if answer:
-            return Step(answer, kept=opens)
+            return EarlyStep(answer, kept=opens)
         if opens:  # the SDK has to decide on the era
             self._state = "unknown"
-        return Step(needed=True)
+        return EarlyStep(needed=True)
 
     def _is_initialized(self, message: Any) -> bool:
         """Return True for the first notification that the handshake has ended."""
@@ -288,11 +289,10 @@ class EarlyStream:
             while line := self._wire.line():
                 if not line.isspace():
                     waiting = self._handle_line(line) or waiting
-        except Exception:  # noqa: BLE001  without this thread, the client waits for ever
-            import traceback
-
-            traceback.print_exc()
+        except Exception as error:  # without this thread, the client waits for ever
+            sys.excepthook(type(error), error, error.__traceback__)
             leave(BUG)
+            raise
         if not waiting and not self._live:
             self._finish_writing()
             leave()
@@ -300,7 +300,7 @@ class EarlyStream:
 
     def _handle_line(self, line: bytes) -> bool:
         """Handle a line, and return True if the SDK has to answer it."""
-        step = Step() if self._live else self.answers.take_line(line)
+        step = EarlyStep() if self._live else self.answers.take_line(line)
         if step.answer:
             self._unwritten.put(step.answer)
         if step.kept:

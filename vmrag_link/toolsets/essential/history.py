@@ -30,7 +30,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import file_log, path_changes, plumbing, raw_changes, versions
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.history import boundary
-from vmrag_link.git.path_changes import CONTEXT, FilePatch, LineHunk, PathChange
+from vmrag_link.git.path_changes import CONTEXT, FilePatch, PatchHunk, PathChange
 from vmrag_link.merging.text import matching_blocks
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.follow.provenance import SourceBlock, Standing, standing_in_git
@@ -41,7 +41,7 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.sources import notes
 from vmrag_link.toolsets.essential import history_targets, pages
-from vmrag_link.toolsets.essential.history_targets import Lines, Start, StoredPlace, Target
+from vmrag_link.toolsets.essential.history_targets import HistoryStart, HistoryTarget, Lines, StoredPlace
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
@@ -105,7 +105,7 @@ def history(
     return TextResult(text=text, message=" ".join(filter(None, (*sentences, sentence))))
 
 
-def _standing(ws: Workspace, target: Target, stored: StoredPlace | None) -> Standing:
+def _standing(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> Standing:
     """Return where the answer comes from: git's HEAD, the knowledge base, or both."""
     if not target.in_git and stored:
         return stored.standing
@@ -114,7 +114,7 @@ def _standing(ws: Workspace, target: Target, stored: StoredPlace | None) -> Stan
     return msgspec.structs.replace(standing, kb=block)
 
 
-def _open_stored(call: Call, target: Target, start: Start | None) -> StoredPlace | None:
+def _open_stored(call: Call, target: HistoryTarget, start: HistoryStart | None) -> StoredPlace | None:
     """Return where stored documents are read; None, with a warning, if git answers alone."""
     try:
         return history_targets.open_stored(call, start)
@@ -130,7 +130,7 @@ def _open_stored(call: Call, target: Target, start: Start | None) -> StoredPlace
 # -- commits and revisions
 
 
-class Step(Record, frozen=True):
+class HistoryStep(Record, frozen=True):
     """A commit of git, or a revision of the knowledge base. `note`: what it did to the target, and
     which commits pin it. `path`: of the file after it.
     """
@@ -145,8 +145,8 @@ class Step(Record, frozen=True):
 
 
 def _list_steps(
-    call: Call, target: Target, start: Start | None, stored: StoredPlace | None, limit: int
-) -> tuple[list[Step], bool]:
+    call: Call, target: HistoryTarget, start: HistoryStart | None, stored: StoredPlace | None, limit: int
+) -> tuple[list[HistoryStep], bool]:
     """Return the newest steps, and whether there are older ones."""
     commits = _list_commits(call, target, start, limit)
     revisions, older = _list_revisions(call.ws, target, stored, limit) if stored else ([], False)
@@ -158,7 +158,7 @@ def _list_steps(
     return steps[:limit], older or len(steps) > limit
 
 
-def _list_commits(call: Call, target: Target, start: Start | None, limit: int) -> list[Step]:
+def _list_commits(call: Call, target: HistoryTarget, start: HistoryStart | None, limit: int) -> list[HistoryStep]:
     """Return one commit more than `limit` if there are more."""
     places = call.ws.places
     head = plumbing.head(places).commit
@@ -174,7 +174,9 @@ def _list_commits(call: Call, target: Target, start: Start | None, limit: int) -
     return [_file_step(change) for change in file_log.file_log(places, reached, path, limit=limit + 1)]
 
 
-def _line_log(ws: Workspace, target: Target, lines: Lines, reached: Sequence[str], limit: int) -> list[CommitInfo]:
+def _line_log(
+    ws: Workspace, target: HistoryTarget, lines: Lines, reached: Sequence[str], limit: int
+) -> list[CommitInfo]:
     try:
         return file_log.line_log(ws.places, reached, target.path, lines, limit=limit + 1)
     except GitFailed as error:
@@ -190,16 +192,18 @@ def _line_log(ws: Workspace, target: Target, lines: Lines, reached: Sequence[str
         ) from None
 
 
-def _commit_step(info: CommitInfo, note: str = "", path: str = "") -> Step:
-    return Step("commit", info.commit, info.date, info.author, info.message, note, path)
+def _commit_step(info: CommitInfo, note: str = "", path: str = "") -> HistoryStep:
+    return HistoryStep("commit", info.commit, info.date, info.author, info.message, note, path)
 
 
-def _file_step(change: LoggedChange) -> Step:
+def _file_step(change: LoggedChange) -> HistoryStep:
     kinds = {"A": "added", "D": "removed", "R": f"renamed from {change.old_path}"}
     return _commit_step(change.info, kinds.get(change.status, ""), change.old_path)
 
 
-def _list_revisions(ws: Workspace, target: Target, stored: StoredPlace, limit: int) -> tuple[list[Step], bool]:
+def _list_revisions(
+    ws: Workspace, target: HistoryTarget, stored: StoredPlace, limit: int
+) -> tuple[list[HistoryStep], bool]:
     """Return the revisions that changed stored documents, and whether there are older ones."""
     new = stored.standing.revision
     reach = new if stored.old is None else f"{stored.old}..{new}"
@@ -213,7 +217,9 @@ def _list_revisions(ws: Workspace, target: Target, stored: StoredPlace, limit: i
     return [_revision_step(info) for info in changed[:limit]], len(changed) > limit or every.more
 
 
-def _document_revisions(ws: Workspace, reach: str, document: DocumentName, limit: int) -> tuple[list[Step], bool]:
+def _document_revisions(
+    ws: Workspace, reach: str, document: DocumentName, limit: int
+) -> tuple[list[HistoryStep], bool]:
     try:
         found = revision_log.history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
     except (CollectionMissing, DocumentMissing):  # removed before these revisions
@@ -224,21 +230,21 @@ def _document_revisions(ws: Workspace, reach: str, document: DocumentName, limit
     return steps, found.more
 
 
-def _changes_target(ws: Workspace, info: PinnedRevision, target: Target) -> bool:
+def _changes_target(ws: Workspace, info: PinnedRevision, target: HistoryTarget) -> bool:
     """Return whether a revision changed documents of a target, compared with its first parent."""
     if not info.parents:
         return any(map(target.covers, (header.key for header in ws.engine.headers(info.revision))))
     return any(target.covers(change.key) for change in ws.engine.diff_headers(info.parents[0], info.revision).documents)
 
 
-def _revision_step(info: PinnedRevision, note: str = "") -> Step:
+def _revision_step(info: PinnedRevision, note: str = "") -> HistoryStep:
     pins = [f"pinned by {commit.commit[:7]} {commit.subject}" for commit in info.commits[:1]]
     more = f"and {len(info.commits) - 1} more" if len(info.commits) > 1 else ""
     note = " ".join(filter(None, [", ".join(filter(None, [note, *pins])), more]))
-    return Step("revision", info.revision, info.date, info.author, info.message, note)
+    return HistoryStep("revision", info.revision, info.date, info.author, info.message, note)
 
 
-def _other_history(call: Call, target: Target, limit: int) -> list[Step]:
+def _other_history(call: Call, target: HistoryTarget, limit: int) -> list[HistoryStep]:
     """Return the steps of a note as a stored document, or of a stored document as a note:
     `vmrag move` changes the one into the other.
     """
@@ -258,7 +264,7 @@ def _other_history(call: Call, target: Target, limit: int) -> list[Step]:
     return []
 
 
-def _step_lines(steps: Sequence[Step], *, with_body: bool) -> Iterator[str]:
+def _step_lines(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[str]:
     """Yield a line for each step. The newest one of a single file has the rest of its message."""
     for number, step in enumerate(steps):
         subject, _, body = step.message.strip().partition("\n")
@@ -276,14 +282,14 @@ def _person(author: str) -> str:
     return author.rpartition(" <")[0] or author
 
 
-def _moved_lines(ws: Workspace, target: Target, steps: Sequence[Step]) -> Iterator[str]:
+def _moved_lines(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
     """Yield where a file is now that was renamed."""
     if target.path and steps and steps[0].note == "removed" and not (ws.places.top / target.path).exists():
         for path in versions.renamed(ws.places, [target.path]).values():
             yield f"{terminal_text.one_line(target.path)} was renamed to {terminal_text.one_line(path)}"
 
 
-def _count_steps(steps: Sequence[Step], target: Target) -> str:
+def _count_steps(steps: Sequence[HistoryStep], target: HistoryTarget) -> str:
     counts = Counter(step.kind for step in steps)
     counted = " and ".join(plural(number, kind) for kind, number in sorted(counts.items())) or plural(0, "commit")
     lines = f"lines {target.lines[0]} to {target.lines[1]} of " if target.lines else ""
@@ -293,7 +299,9 @@ def _count_steps(steps: Sequence[Step], target: Target) -> str:
 # -- what differs from a ref
 
 
-def _compare_several(call: Call, target: Target, start: Start, stored: StoredPlace | None) -> tuple[str, str]:
+def _compare_several(
+    call: Call, target: HistoryTarget, start: HistoryStart, stored: StoredPlace | None
+) -> tuple[str, str]:
     """Return the changes since the start as lines, and the sentence that counts them."""
     listed = sorted([*_file_changes(call.ws, target, start), *(_stored_changes(call.ws, target, stored))])
     shown = [f"{kind} {terminal_text.one_line(name)}{marks}" for name, kind, marks in listed[:LISTED]]
@@ -312,7 +320,7 @@ _Change = tuple[str, str, str]
 """The printed name, the kind, and what else is printed."""
 
 
-def _file_changes(ws: Workspace, target: Target, start: Start) -> Iterator[_Change]:
+def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> Iterator[_Change]:
     if not start.commit or not target.in_git:
         return
     head = plumbing.head(ws.places).commit or start.commit
@@ -325,7 +333,7 @@ def _file_changes(ws: Workspace, target: Target, start: Start) -> Iterator[_Chan
         yield path, "added", _marks(uncommitted=True)
 
 
-def _untracked_notes(ws: Workspace, target: Target) -> list[str]:
+def _untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
     """Return the notes that git does not track yet: they are documents, too."""
     folders = [f":(top,glob){source.folder}/" for source in ws.config.sources if source.write]
     paths = raw_changes.untracked(ws.places, folders) if folders else []
@@ -343,7 +351,7 @@ def _marks(*, uncommitted: bool, stored: bool = False) -> str:
     return f" ({', '.join(marks)})" if marks else ""
 
 
-def _stored_changes(ws: Workspace, target: Target, stored: StoredPlace | None) -> Iterator[_Change]:
+def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> Iterator[_Change]:
     if stored is None:
         return
     new = stored.standing.at
@@ -364,14 +372,16 @@ def _uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]
 # -- the lines of one file or document
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """A line of a diff. `number`: of the line in the new text, or of the next one."""
 
     number: int
     text: str
 
 
-def _show_patch(call: Call, target: Target, start: Start, patch: FilePatch, below: Sequence[str]) -> tuple[str, str]:
+def _show_patch(
+    call: Call, target: HistoryTarget, start: HistoryStart, patch: FilePatch, below: Sequence[str]
+) -> tuple[str, str]:
     """Return the lines of a file or a document that differ, and the sentence about them. `below`:
     the other lines of the page.
     """
@@ -395,11 +405,11 @@ def _show_patch(call: Call, target: Target, start: Start, patch: FilePatch, belo
     return text, f"Next lines: history name={name}:{following}-{max(rows[-1].number, following)} since={ref}."
 
 
-def _describe_other_change(target: Target) -> str:
+def _describe_other_change(target: HistoryTarget) -> str:
     return "Its title or metadata differ." if target.document else "It is binary, or only its mode differs."
 
 
-def _read_patch(ws: Workspace, target: Target, start: Start, steps: Sequence[Step]) -> FilePatch:
+def _read_patch(ws: Workspace, target: HistoryTarget, start: HistoryStart, steps: Sequence[HistoryStep]) -> FilePatch:
     """Return how a file differs. `steps`: all since the start, or none if they are too many."""
     earlier = target.path
     if not target.existed:
@@ -412,7 +422,7 @@ def _read_patch(ws: Workspace, target: Target, start: Start, steps: Sequence[Ste
     return path_changes.read_patch(ws.places, start.commit, [*dict.fromkeys((target.path, earlier))])
 
 
-def _compare_document(ws: Workspace, target: Target, stored: StoredPlace | None) -> FilePatch | None:
+def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> FilePatch | None:
     """Return how a stored document differs; None for a file."""
     if target.document is None or stored is None:
         return None
@@ -436,7 +446,7 @@ class _LineMatcher(SequenceMatcher[str]):
         return self._blocks
 
 
-def _text_hunks(old: str, new: str) -> Iterator[LineHunk]:
+def _text_hunks(old: str, new: str) -> Iterator[PatchHunk]:
     """Yield the lines of two texts that differ, as in a unified diff."""
     before, after = terminal_text.lines(old), terminal_text.lines(new)
     for group in _LineMatcher(before, after).get_grouped_opcodes(CONTEXT):
@@ -448,10 +458,10 @@ def _text_hunks(old: str, new: str) -> Iterator[LineHunk]:
                 continue
             lines += [f"-{line}" for line in before[a_start:a_stop]]
             lines += [f"+{line}" for line in after[b_start:b_stop]]
-        yield LineHunk(b + 1, max(b_end, b + 1), tuple(lines))
+        yield PatchHunk(b + 1, max(b_end, b + 1), tuple(lines))
 
 
-def _rows(hunks: Sequence[LineHunk], chosen: Lines | None) -> Iterator[Row]:
+def _rows(hunks: Sequence[PatchHunk], chosen: Lines | None) -> Iterator[_Row]:
     """Yield the lines of a diff, or those at the chosen lines of the new text."""
     for hunk in hunks:
         first, last = chosen or (hunk.start, hunk.end)
@@ -459,8 +469,8 @@ def _rows(hunks: Sequence[LineHunk], chosen: Lines | None) -> Iterator[Row]:
             continue
         number = hunk.start
         header, *lines = hunk.lines
-        yield Row(max(number, first), header)
+        yield _Row(max(number, first), header)
         for line in lines:
             if not chosen or first <= number <= last:
-                yield Row(number, terminal_text.cut_text(line, _LONGEST_LINE))
+                yield _Row(number, terminal_text.cut_text(line, _LONGEST_LINE))
             number += not line.startswith(("-", "\\"))

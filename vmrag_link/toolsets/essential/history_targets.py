@@ -40,7 +40,7 @@ _SIMILAR = 0.4
 Lines = tuple[int, int]
 
 
-class Start(Record, frozen=True):
+class HistoryStart(Record, frozen=True):
     """The ref with which documents and files are compared. `commit`: of git; empty if only the
     knowledge base knows the ref, which then means `revision`.
     """
@@ -50,7 +50,7 @@ class Start(Record, frozen=True):
     revision: str = ""
 
 
-class Target(Record, frozen=True):
+class HistoryTarget(Record, frozen=True):
     """What a name means. One of these has a value, or none of them for everything.
 
     `path`: of a file, with `lines` of it; `existed`: it had this path at the start;
@@ -93,7 +93,7 @@ class StoredPlace(Record, frozen=True):
     old: At | None = None
 
 
-def find_target(call: Call, name: str, since: str) -> tuple[Target, Start | None]:
+def find_target(call: Call, name: str, since: str) -> tuple[HistoryTarget, HistoryStart | None]:
     """Return what a name means now, or meant before, and the start of the comparison.
 
     Raises `GitReferenceMissing`, `DocumentMissing`, `DocumentAmbiguous`, and the reason why the
@@ -110,7 +110,7 @@ def find_target(call: Call, name: str, since: str) -> tuple[Target, Start | None
     objects = path_changes.find_objects(ws.places, specs if path or before else ())
     start = _start(ws, since, objects[0][0] if before else "") if since else None
     if not path:
-        return Target(""), start
+        return HistoryTarget(""), start
     kinds = [kind for _, kind in objects[len(before) :]]
     for number, candidate in enumerate(names):
         at_refs = kinds[number * len(places) :][: len(places)]
@@ -118,15 +118,15 @@ def find_target(call: Call, name: str, since: str) -> tuple[Target, Start | None
             lines = _read_lines(numbers) if candidate != path else None
             renamed = "" if at_refs[0] or not at_refs[1] else _find_committed_path(ws, candidate)
             existed = not before or bool(at_refs[-1])
-            return Target(candidate, path=candidate, lines=lines, existed=existed, committed_path=renamed), start
+            return HistoryTarget(candidate, path=candidate, lines=lines, existed=existed, committed_path=renamed), start
         if number == 0 and (target := _find_collection(call, place, has_folder="tree" in at_refs)):
             return target, start
         if "tree" in at_refs:
-            return Target(f"{candidate}/", pathspecs=(_literal(candidate),)), start
+            return HistoryTarget(f"{candidate}/", pathspecs=(_literal(candidate),)), start
     return _find_other(call, place.rstrip("/") or place, path), start
 
 
-def open_stored(call: Call, start: Start | None) -> StoredPlace:
+def open_stored(call: Call, start: HistoryStart | None) -> StoredPlace:
     """Return where stored documents are read. A commit without a pin had none.
 
     Raises why they cannot be read.
@@ -146,12 +146,12 @@ def note_source(ws: Workspace, path: str) -> SourceSettings | None:
     return next((source for source in sources if path.startswith(f"{source.folder}/")), None)
 
 
-def _start(ws: Workspace, since: str, commit: str) -> Start:
+def _start(ws: Workspace, since: str, commit: str) -> HistoryStart:
     """Raises `GitReferenceMissing` for a name that neither git nor the knowledge base knows."""
     if commit:
-        return Start(since, commit)
+        return HistoryStart(since, commit)
     with contextlib.suppress(GitReferenceMissing, NotInitialized):
-        return Start(since, "", revparse.resolve_rev(ws, since))
+        return HistoryStart(since, "", revparse.resolve_rev(ws, since))
     raise unknown_ref(ws, since)
 
 
@@ -198,7 +198,7 @@ def _literal(path: str) -> str:
     return f":(top,literal){path}"
 
 
-def _find_collection(call: Call, name: str, *, has_folder: bool) -> Target | None:
+def _find_collection(call: Call, name: str, *, has_folder: bool) -> HistoryTarget | None:
     """Return the collection that a name means. `docs/` is a folder rather than a collection."""
     if has_folder and name.endswith("/"):
         return None
@@ -206,8 +206,8 @@ def _find_collection(call: Call, name: str, *, has_folder: bool) -> Target | Non
     stored = _stored_collections(call)
     for source in rules.without_notes(ws.sources.configured):
         if source.collection == collection and (source.write or collection not in stored):
-            return Target(collection, pathspecs=tuple(rules.arguments(source)))
-    return Target(collection, collection=collection) if collection in stored else None
+            return HistoryTarget(collection, pathspecs=tuple(rules.arguments(source)))
+    return HistoryTarget(collection, collection=collection) if collection in stored else None
 
 
 def _stored_collections(call: Call) -> set[str]:
@@ -220,7 +220,7 @@ def _stored_collections(call: Call) -> set[str]:
         return set()
 
 
-def _find_other(call: Call, name: str, path: str) -> Target:
+def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
     """Return what a name means that is not a path of git's."""
     ws = call.ws
     with contextlib.suppress(CollectionMissing, DocumentMissing):
@@ -248,29 +248,29 @@ def _find_other(call: Call, name: str, path: str) -> Target:
     raise _unknown(call, name, tracked, reason)
 
 
-def _target_of_file(name: str, path: str) -> Target:
+def _target_of_file(name: str, path: str) -> HistoryTarget:
     numbers = name[len(document_names.without_line(name)) + 1 :]
-    return Target(path, path=path, lines=_read_lines(numbers) if numbers else None, existed=False)
+    return HistoryTarget(path, path=path, lines=_read_lines(numbers) if numbers else None, existed=False)
 
 
-def _find_stored(call: Call, name: str) -> Target | None:
+def _find_stored(call: Call, name: str) -> HistoryTarget | None:
     """Return the stored document or folder of documents that exists."""
     at, engine = call.standing().at, call.ws.engine
     for full_name in dict.fromkeys((name, document_names.without_line(name))):
         if document_names.candidates(engine, at, full_name):
             document = document_names.find(engine, [at], full_name)
             numbers = name[len(full_name) + 1 :]
-            return Target(str(document), document=document, lines=_read_lines(numbers) if numbers else None)
+            return HistoryTarget(str(document), document=document, lines=_read_lines(numbers) if numbers else None)
     for row in engine.collections(at):
         folder = f"{name.removeprefix(f'{row.name}/')}/"
         if name.startswith(f"{row.name}/") and any(
             header.doc_id.startswith(folder) for header in engine.headers(at, collection=row.name)
         ):
-            return Target(f"{name}/", collection=row.name, folder=folder)
+            return HistoryTarget(f"{name}/", collection=row.name, folder=folder)
     return None
 
 
-def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Target | None:
+def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> HistoryTarget | None:
     """Return a file, folder or stored document that no longer exists."""
     ws = call.ws
     head = plumbing.head(ws.places).commit
@@ -279,12 +279,12 @@ def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Target
     for removed in paths:
         if changes := file_log.file_log(ws.places, [str(head)], removed, limit=1):
             if removed in (changes[0].path, changes[0].old_path):
-                return Target(removed, path=removed)
-            return Target(f"{removed}/", pathspecs=(_literal(removed),))
+                return HistoryTarget(removed, path=removed)
+            return HistoryTarget(f"{removed}/", pathspecs=(_literal(removed),))
     with contextlib.suppress(DocumentMissing, CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing):
         if readable and "/" in name and (changed := history.history(ws, [ws.revision_here(), name], limit=1).steps):
             change = changed[0].document
-            return Target(name, document=DocumentName(*change.key)) if change else None
+            return HistoryTarget(name, document=DocumentName(*change.key)) if change else None
     return None
 
 

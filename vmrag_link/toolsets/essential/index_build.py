@@ -41,7 +41,7 @@ NICENESS = 5
 _starting = threading.Lock()
 
 
-class TooMuch(Exception):
+class TooManyDocuments(Exception):
     """More has to be indexed than an answer waits for: `size` documents or texts."""
 
     def __init__(self, size: int) -> None:
@@ -50,14 +50,14 @@ class TooMuch(Exception):
 
 
 class Impatient:
-    """A `Progress` that raises `TooMuch` for more work than `AT_ONCE`."""
+    """A `Progress` that raises `TooManyDocuments` for more work than `AT_ONCE`."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
         if total > AT_ONCE.get(description, total):
-            raise TooMuch(total)
+            raise TooManyDocuments(total)
         return self._progress.task(description, total)
 
     def note(self, sentence: str) -> None:
@@ -66,7 +66,7 @@ class Impatient:
 
 @contextlib.contextmanager
 def refusing_long_work(ws: Workspace) -> Iterator[None]:
-    """Raise `TooMuch` in the block before an index is built that takes long."""
+    """Raise `TooManyDocuments` in the block before an index is built that takes long."""
     before, ws.progress = ws.progress, Impatient(ws.progress)
     try:
         yield

@@ -30,7 +30,7 @@ from vmrag_link.retrieval.narrowing import Narrowing, combine, narrowing, parse
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
-from vmrag_link.toolsets.essential.index_build import TooMuch
+from vmrag_link.toolsets.essential.index_build import TooManyDocuments
 from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.sources import without_index
@@ -111,7 +111,7 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
         try:
             with index_build.refusing_long_work(ws):
                 return ready()
-        except TooMuch as work:
+        except TooManyDocuments as work:
             try:
                 index_build.ensure_build(job, ws.places, commit)
             except OSError as error:
@@ -178,7 +178,7 @@ def _without_files(
         try:
             with index_build.refusing_long_work(ws):
                 stored = _answer(ws, asked, budget, files=False)
-        except TooMuch:
+        except TooManyDocuments:
             notice += ", and stored documents are not searched yet"
         except CollectionMissing:
             pass  # the files alone answer
