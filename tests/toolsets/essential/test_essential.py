@@ -288,11 +288,43 @@ def test_files_are_not_written_and_the_answer_names_the_file(tools, project):
 
 
 @pytest.mark.parametrize(
-    "form", ["./{path}:4-5", "{top}/{path}:4-5", "{path}#L4-L5", "{path}#L4C1-L5C9", "session.py:4-5"]
+    "form",
+    [
+        "./{path}:4-5",
+        "{top}/{path}:4-5",
+        "{path}#L4-L5",
+        "{path}#L4C1-L5C9",
+        "session.py:4-5",
+        "session:4-5",
+        "/{path}:4-5",
+        "docs/../{path}:4-5",
+        "{top}/docs/../{path}#L4-L5",
+    ],
 )
 def test_read_accepts_places_as_models_write_them(tools, project, form):
     name = form.format(path="src/session.py", top=project.top)
     assert tools("read", name=name).places == ["src/session.py:4-5"]
+
+
+@pytest.mark.parametrize("lines", ["4-5", "L4-L5", "4:5", "4,5"])
+def test_read_accepts_lines_as_models_write_them(tools, lines):
+    assert tools("read", name="src/session.py", lines=lines).places == ["src/session.py:4-5"]
+
+
+@pytest.mark.parametrize("form", ["{top}/src", "{top}/src/", "./src/", "src/../src/session.py", "{top}/src/*.py"])
+def test_filter_accepts_paths_as_models_write_them(tools, project, form):
+    path = form.format(top=project.top)
+    assert tools("grep", pattern="def refresh", path=path).message.endswith(": 2 lines in 1 document.")
+    assert tools("search", query="refresh token", path=path).places[0].startswith("src/session.py:")
+    assert tools("grep", pattern="timeout", path=str(project.top)).body == tools("grep", pattern="timeout").body
+
+
+def test_filter_that_no_file_passes_lists_the_closest_paths(tools):
+    for arguments in ({"pattern": "refresh"}, {"query": "refresh"}):
+        name = "grep" if "pattern" in arguments else "search"
+        answer = tools(name, **arguments, path="src/sesion.py")
+        assert "No file matches path=src/sesion.py. Closest: src/session.py." in answer.message
+    assert "No file" not in tools("grep", pattern="zzzz", path="src/").message
 
 
 def test_read_takes_the_line_of_a_place_with_a_column(tools):
@@ -368,6 +400,10 @@ def test_an_unknown_name_lists_the_closest_files_and_documents(tools, project):
     project.git("add", "-A")
     hint = tools.error("DOCUMENT_NOT_FOUND", "read", name="conf.py")["suggestions"][0]
     assert hint.count("conf.py") == 3
+    assert (
+        "symbol=Session.refrsh reads"
+        in tools.error("DOCUMENT_NOT_FOUND", "read", name="Session.refrsh")["suggestions"][0]
+    )
     refused = project.vmrag("show", "handbook/sesion.py", code=None).err
     assert "session.py" in refused
 
@@ -386,6 +422,7 @@ def test_grep_suggests_ignoring_case_and_literal_text(tools):
     assert answer.message.endswith(": 0 lines in 0 documents. 1 line if case is ignored: grep pattern=(?i)TIME OUT")
     assert "(?i)REFRESH\\(SELF" in tools("grep", pattern="REFRESH(SELF", fixed=True).message
     assert tools("grep", pattern="zzzz").message.endswith(" 0 lines in 0 documents.")
+    assert tools("grep", pattern=r"30 seconds\.\n").message.endswith("A pattern matches within one line.")
     refused = tools.error("INVALID_PARAMETER", "grep", pattern="refresh(")
     assert "fixed=true" in refused["suggestions"][0]
 
@@ -409,6 +446,18 @@ def test_unknown_arguments_and_collections_list_existing_ones(tools, project):
             "COLLECTION_NOT_FOUND", name, **{("query" if name == "search" else "pattern"): "x"}, collection="no"
         )
         assert re.search(r"c09 and \d more", refused["suggestions"][0])
+
+
+def test_unknown_refs_list_the_closest_ones(tools, project):
+    project.git("tag", "v1.0.1")
+    for name, arguments in {
+        "search": {"query": "x", "ref": "1.0"},
+        "read": {"name": "docs/timeouts.md", "ref": "1.0"},
+        "grep": {"pattern": "x", "ref": "1.0"},
+        "history": {"since": "1.0"},
+    }.items():
+        refused = tools.error("GIT_COMMIT_NOT_FOUND", name, **arguments)
+        assert refused["suggestions"][0] == "closest names: v1.0, v1.0.1"
 
 
 # -- what a stranger's arguments do not reach

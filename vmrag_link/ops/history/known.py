@@ -23,6 +23,7 @@ from vmrag_link.errors import (
     PinRevisionMissing,
     UsageInvalid,
     VmragError,
+    no_collection,
     quoted,
 )
 from vmrag_link.git import plumbing
@@ -242,15 +243,20 @@ def unavailable(ws: Workspace, collection: str) -> CollectionMissing | None:
 
 @contextlib.contextmanager
 def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
-    """Where the block does not find one of these collections, and a source has it that cannot be
-    read here, it is said why.
+    """Improve the error of a block that does not find one of these collections: it names why a
+    source cannot be read here, or the collections that exist, of sources, too.
     """
     try:
         yield
-    except (CollectionMissing, *NO_DOCUMENTS):
+    except (CollectionMissing, *NO_DOCUMENTS) as missing:
+        names = list(names)
         for name in names:
             if error := unavailable(ws, name):
                 raise error from None
+        of_files = {source.collection for source in ws.sources.configured}
+        unknown = [name for name in names if name not in of_files]
+        if unknown and ("collections" in missing.details or ws.stores_nothing):
+            raise no_collection(unknown[0], sorted({*of_files, *missing.details.get("collections", ())})) from None
         raise
 
 

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from vmrag_link import terminal_text
 from vmrag_link.errors import NotInitialized, PinMissing
 from vmrag_link.git import plumbing
 from vmrag_link.git.beside import fields
@@ -34,6 +35,8 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     The lines from `first` on have titles. Raises `GitReferenceMissing`.
     """
     folder = posixpath.normpath(name).lstrip("/") or "."
+    if folder == ".." or folder.startswith("../"):
+        return None  # git fails for it
     place = _look_up_place(ws, ref)
     names = KnownNames(ws, place)
     paths = _file_paths(place)
@@ -88,4 +91,4 @@ def _read_titles(place: KnownPlace, keys: Iterable[Key | None]) -> dict[Key, str
 def _format_row(name: str, title: str) -> str:
     """Return a line of the list. A title that repeats the name is left out."""
     path = PurePosixPath(name)
-    return name if title in ("", path.name, path.stem) else f"{name} · {title}"
+    return terminal_text.one_line(name if title in ("", path.name, path.stem) else f"{name} · {title}")

@@ -40,7 +40,7 @@ from vmrag_link.ops.history import history as revision_log
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.sources import notes
-from vmrag_link.toolsets.essential import history_targets, pages
+from vmrag_link.toolsets.essential import history_targets, pages, texts
 from vmrag_link.toolsets.essential.history_targets import HistoryStart, HistoryTarget, Lines, StoredPlace
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_mcp.arguments import Given, Ref
@@ -81,7 +81,7 @@ def history(
     """
     target, start = history_targets.find_target(call, name, since)
     if start and not start.commit and not target.stored:
-        raise history_targets.unknown_ref(call.ws, since)  # files have no revision of the knowledge base
+        raise texts.unknown_ref(call.ws, since)  # files have no revision of the knowledge base
     stored = _open_stored(call, target, start) if target.stored else None
     call.stands(_standing(call.ws, target, stored))
     steps, older = _list_steps(call, target, start, stored, limit)

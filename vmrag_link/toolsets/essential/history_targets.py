@@ -19,7 +19,7 @@ from vmrag_link.errors import (
     VmragError,
     shortened,
 )
-from vmrag_link.git import file_log, listing, path_changes, plumbing, refs
+from vmrag_link.git import file_log, listing, path_changes, plumbing
 from vmrag_link.models import At, Record
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import document_names, file_history, history, known, revparse
@@ -27,15 +27,9 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import rules
 from vmrag_link.toolsets.essential import texts
-from vmrag_link.toolsets.essential.texts import FIND
+from vmrag_link.toolsets.essential.texts import CLOSEST, FIND
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.session import Call
-
-CLOSEST = 3
-"""Names that an error lists."""
-
-_SIMILAR = 0.4
-"""Similarity from which on a ref is listed: refs are short."""
 
 Lines = tuple[int, int]
 
@@ -152,18 +146,7 @@ def _start(ws: Workspace, since: str, commit: str) -> HistoryStart:
         return HistoryStart(since, commit)
     with contextlib.suppress(GitReferenceMissing, NotInitialized):
         return HistoryStart(since, "", revparse.resolve_rev(ws, since))
-    raise unknown_ref(ws, since)
-
-
-def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
-    """Return the error for a ref that names no commit, with the closest branches and tags."""
-    names = [name.removeprefix("tag: ") for name in refs.tips(ws.places)]
-    closest = difflib.get_close_matches(ref, names, n=CLOSEST, cutoff=_SIMILAR)
-    return GitReferenceMissing(
-        f"{shortened(repr(ref))} is not a branch, a tag or a commit.",
-        hint=f"closest names: {_enumerate(closest)}" if closest else "history without since lists commits",
-        ref=ref,
-    )
+    raise texts.unknown_ref(ws, since)
 
 
 def _path_from_top(ws: Workspace, place: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,9 +18,11 @@ from vmrag_link.errors import (
     CollectionMissing,
     DocumentAmbiguous,
     DocumentMissing,
+    GitReferenceMissing,
     UsageInvalid,
     VmragError,
     closest,
+    shortened,
 )
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import listing, reading
@@ -34,12 +37,19 @@ from vmrag_link.sources.readable import SourceText, TreeFile
 from vmrag_link.toolsets.essential import pages
 from vmrag_link.workspace import Workspace
 
-FIND = "search finds it by what it says, grep by an exact text"
+CLOSEST = 3
+"""Names that an error lists."""
+
+_SIMILAR = 0.4
+"""Similarity from which on a ref is listed: refs are short."""
+
+FIND = "search finds a text by its meaning, grep by its words"
 """The hint for a name that means nothing."""
 
 _ANCHOR = re.compile(r"#L(?P<first>\d{1,9})(?:C\d{1,9})?(?:-L?(?P<last>\d{1,9})(?:C\d{1,9})?)?\Z")
 _COLUMN = re.compile(r":(?P<line>\d{1,9}):\d{1,9}\Z")
-_LINES = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{0,9}))?")
+_LINES = re.compile(r"L?(?P<first>\d{1,9})(?:[-:,]L?(?P<last>\d{0,9}))?")
+_SYMBOL = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#)\w+)*(?:\(\))?")
 
 
 class Text(Record, frozen=True):
@@ -79,17 +89,50 @@ def normalize_place(ws: Workspace, name: str) -> str:
     It may be an absolute path inside the repository, begin with `./`, and end with `#L10-L20` or
     `:10:5`.
     """
-    top = os.path.realpath(ws.places.top)
-    if name.startswith((f"{top}/", f"{ws.places.top}/")):
-        name = name.removeprefix(f"{top}/").removeprefix(f"{ws.places.top}/")
-    if name.startswith("./"):
-        name = posixpath.normpath(name)
+    name = relative_path(ws, name)
     if match := _ANCHOR.search(name):
         last = f"-{match['last']}" if match["last"] else ""
         return f"{name[: match.start()]}:{match['first']}{last}"
     if match := _COLUMN.search(name):
         return f"{name[: match.start()]}:{match['line']}"
     return name
+
+
+def relative_path(ws: Workspace, path: str) -> str:
+    """Return a path from the top of the repository for one that is absolute or has `.` and `..`."""
+    for top in (os.path.realpath(ws.places.top), str(ws.places.top)):
+        if f"{path}/".startswith(f"{top}/"):
+            path = path[len(top) + 1 :] or "."
+            break
+    plain = path.partition(":")[0]  # REF:PATH keeps its form
+    if path.startswith(("./", "../")) or "/../" in plain or "/./" in plain:
+        folder = "/" if path.endswith("/") else ""
+        path = f"{posixpath.normpath(path)}{folder}"
+    return path
+
+
+@contextlib.contextmanager
+def naming_refs(ws: Workspace) -> Iterator[None]:
+    """Replace the error for a ref that names no commit by one with the closest refs."""
+    try:
+        yield
+    except GitReferenceMissing as error:
+        raise unknown_ref(ws, error.details.get("ref", "")) from None
+
+
+def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
+    """Return the error for a ref that names no commit, with the closest branches and tags."""
+    from vmrag_link.git import refs
+
+    names = [name.removeprefix("tag: ") for name in refs.tips(ws.places)]
+    longer = [name for name in names if ref and name.removeprefix("v").startswith(ref.removeprefix("v"))]
+    near = [*sorted(longer, key=len), *difflib.get_close_matches(ref, names, n=CLOSEST, cutoff=_SIMILAR)]
+    shown = ", ".join([*dict.fromkeys(near)][:CLOSEST])
+    return GitReferenceMissing(
+        f"{shortened(repr(ref))} is not a branch, a tag or a commit.",
+        hint=f"closest names: {terminal_text.one_line(shown)}" if shown else "history without since lists commits",
+        ref=ref,
+    )
 
 
 def split_place(name: str) -> tuple[str, str]:
@@ -116,12 +159,19 @@ def find(ws: Workspace, name: str, ref: str) -> Text:
         raise
     except (CollectionMissing, DocumentMissing, *NO_DOCUMENTS) as error:
         paths = reading.SearchedFiles.open(ws, ref or None).paths_of()
-        same = [path for path in paths if posixpath.basename(path) == name]
+        same = _paths_ending(name, paths)
         if len(same) == 1 and (file := reading.find_tracked(ws, same[0], ref)):
             return _of_file(ws, file)
         if isinstance(error, NO_DOCUMENTS) and not ws.stores_nothing:
             raise
         raise _missing(ws, name, ref, paths, error) from None
+
+
+def _paths_ending(name: str, paths: Sequence[str]) -> list[str]:
+    """Return the paths that end with a name, or else those that do so without their suffix."""
+    end = f"/{name.lstrip('/')}"
+    whole = [path for path in paths if f"/{path}".endswith(end)]
+    return whole or [path for path in paths if f"/{posixpath.splitext(path)[0]}".endswith(end)]
 
 
 def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
@@ -148,6 +198,7 @@ def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: Vm
         stored = ["/".join(header.key) for header in ws.engine.headers(place.at)]
     near = closest(name, [*paths, *stored])
     hint = f"Closest: {', '.join(map(terminal_text.one_line, near))}. " if near else ""
+    hint += f"symbol={name} reads a class or function. " if _SYMBOL.fullmatch(name) and not near else ""
     at = f"at {ref}; history lists when it changed" if ref else "here"
     message = f"no tracked file and no document {name!r} {at}."
     if isinstance(error, DocumentMissing) and not ref:  # it may have been removed

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 from typing import Annotated
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid, plural
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    NotInitialized,
+    PinMissing,
+    UsageInvalid,
+    closest,
+    plural,
+)
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import MatchedLine, Narrowed, Pattern
 from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
+from vmrag_link.ops.history import known
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
@@ -52,11 +62,13 @@ def search_documents(
     the project or edit it. Returns passages with places for read. symbol alone finds
     definitions.
     """
+    path = _filter_path(call.ws, path)
     asked = passages.question(query, path=path, lang=lang, symbol=symbol, kind=kind, collection=collection, ref=ref)
     require_query(asked.words)
-    if asked.symbol and (found := _definitions(call, asked)):
-        return found
-    answer = passages.answer(call.ws, asked, min(max_tokens, call.behaviour.page_chars // 4))
+    with texts.naming_refs(call.ws), known.naming_collections(call.ws, [collection] if collection else []):
+        if asked.symbol and (found := _definitions(call, asked)):
+            return found
+        answer = passages.answer(call.ws, asked, min(max_tokens, call.behaviour.page_chars // 4))
     call.stands(answer.standing)
     call.quotes((each.collection, each.doc_id) for each in answer.found)
     where = f" with {asked.narrowed.shown}" if asked.narrowed and not answer.found else ""
@@ -66,12 +78,30 @@ def search_documents(
         f"{plural(len(answer.found), 'passage')}{where}{more}.",
         f"{WEAK}." if answer.weak else "",
         "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
+        "" if answer.found else _describe_path(call.ws, path, ref),
         f"{untracked}." if untracked else "",
         "" if ref else _describe_uncovered(call.ws),
     ]
     _warn_of_index(call, answer.notice)
     text = "\n\n".join(map(_show_passage, answer.found))
     return TextResult(text=text, message=" ".join(filter(None, sentences)))
+
+
+def _filter_path(ws: Workspace, path: str) -> str:
+    """Return a filter as patterns have it: from the top of the repository, empty for the top."""
+    relative = texts.relative_path(ws, path)
+    return "" if relative.rstrip("/") == "." else relative
+
+
+def _describe_path(ws: Workspace, path: str, ref: str) -> str:
+    """Return the sentence about a filter that no file passes; empty if one does."""
+    files = reading.SearchedFiles.open(ws, ref or None) if path else None
+    if files is None or files.paths_of(path=path):
+        return ""
+    names = files.paths_of()
+    folders_of = sorted({folder for name in names if (folder := posixpath.dirname(name))})
+    near = closest(path.strip("/"), [*names, *folders_of])
+    return terminal_text.one_line(f"No file matches path={path}{'. Closest: ' if near else ''}{', '.join(near)}.")
 
 
 def _warn_of_index(call: Call, notice: str) -> None:
@@ -150,10 +180,19 @@ def read(
     """
     if not name and not symbol:
         raise UsageInvalid("Nothing says what to read.", hint="name=docs/setup.md, or symbol=Session.refresh")
-    if symbol:
-        return _read_symbol(call, symbol, texts.normalize_place(call.ws, name), ref)
-    bare, placed = texts.split_place(texts.normalize_place(call.ws, name))
-    text = _find_text(call, bare, ref, lines or placed)
+    place = texts.normalize_place(call.ws, name)
+    if not symbol and re.fullmatch(r"[^:]+\.\w+::[\w.:]+", place):  # as pytest writes it
+        symbol, place = place, ""
+    with texts.naming_refs(call.ws):
+        if symbol:
+            return _read_symbol(call, symbol, place, ref)
+        bare, placed = texts.split_place(place)
+        try:
+            text = _find_text(call, bare, ref, lines or placed)
+        except DocumentMissing:
+            if not placed:
+                raise
+            text, placed = texts.find(call.ws, place, ref), ""  # the name itself ends like that
     call.stands(text.standing)
     call.quotes([text.key] if text.key else ())
     page = texts.lines_of(text, lines or placed, call.behaviour.page_chars)
@@ -180,6 +219,8 @@ def _show_page(text: Text, page: TextLines) -> str:
 
 def _describe_page(text: Text, page: TextLines, ref: str) -> str:
     """Return the sentence that names the lines, and the call for the next page."""
+    if not page.total:
+        return "no lines: it is empty."
     sentence = f"lines {page.first} to {page.last} of {page.total}."
     if page.cut:
         sentence = f"{sentence} Line {page.first} is longer than a page: grep finds text in it."
@@ -235,9 +276,10 @@ def grep(
     """Find lines by regular expression or literal text in tracked text files and stored
     documents.
     """
-    wanted = Pattern(pattern, fixed=fixed, linear=True)
+    wanted, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
     narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
-    report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
+    with texts.naming_refs(call.ws):
+        report = reading.grep(call.ws, wanted, context=context, most=limit, **narrowed)
     call.stands(passages.stood(report.kb, report.notes))
     rows = [(document.name, line) for document in report.documents for line in document.lines]
     lines = [_show_line(name, line) for name, line in rows]
@@ -248,6 +290,10 @@ def grep(
     if other_case := reading.count_without_case(call.ws, wanted, report, **narrowed):
         ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
         found.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
+    if not report.count and ("\n" in pattern or r"\n" in pattern):
+        found.append("A pattern matches within one line.")
+    if not report.count and (unmatched := _describe_path(call.ws, path, ref)):
+        found.append(unmatched)
     return TextResult(text="\n".join(lines), message=" ".join([*found, *report.warnings]))
 
 
