@@ -408,13 +408,38 @@ def test_an_unknown_name_lists_the_closest_files_and_documents(tools, project):
     assert "session.py" in refused
 
 
-@pytest.mark.parametrize("symbol", ["session.Session.refresh", "src.session.Session.refresh", "src::session::Session"])
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "session.Session.refresh",
+        "src.session.Session.refresh",
+        "src::session::Session",
+        "src.Session.refresh",
+    ],
+)
 def test_a_symbol_may_begin_with_its_module(tools, project, symbol):
     last = symbol.replace("::", ".").rpartition(".")[2]
     assert last in tools("read", symbol=symbol).text
     assert tools("search", symbol=symbol).places == [tools("read", symbol=symbol).places[0]]
     assert last in project.vmrag("query", "--symbols", symbol).out
     tools.error("INVALID_PARAMETER", "read", symbol=f"other.{symbol}")
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "def refresh(everything):",
+        "class Session",
+        "Session.refresh(token)",
+        "src/session.py::Session::refresh",
+    ],
+)
+def test_a_symbol_may_have_the_form_that_models_write(tools, symbol):
+    place = tools("read", symbol=symbol).places[0]
+    assert place.startswith("src/session.py:")
+    assert tools("search", symbol=symbol).places[0] == place
+    if "::" in symbol:
+        assert tools("read", name=symbol).places == [place]
 
 
 def test_grep_suggests_ignoring_case_and_literal_text(tools):

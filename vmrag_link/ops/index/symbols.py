@@ -70,15 +70,14 @@ def symbols(
     def look(searcher: Searcher, view: View) -> SymbolReport:
         names = _code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
-        found: list[SymbolDefinition] = []
         parts = wanted.split(".")
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
             for start in range(min(len(parts), _MOST_MODULE_PARTS)):  # parts before `start` name a module
                 symbol = ".".join(parts[start:])
-                for collection in names:
-                    definitions = _definitions(index, collection, symbol, among or Narrowing())
-                    found += [row for row in definitions if _is_in_module(row.path, parts[:start])]
-                if found:
+                definitions = [
+                    row for collection in names for row in _definitions(index, collection, symbol, among or Narrowing())
+                ]
+                if found := _in_module(definitions, parts[:start]):
                     break
         found = sort_definitions(symbol, found, lambda each: uncommitted.get(each.collection, {}).get(each.path, ""))
         return SymbolReport(name, found, viewed(ws, view).kb, view.notes)
@@ -108,11 +107,19 @@ def definitions_in(document: Document, wanted: WantedSymbol, narrowed: Narrowing
 _MOST_MODULE_PARTS = 12
 
 
-def _is_in_module(path: str, module: Sequence[str]) -> bool:
-    """Return whether a dotted name such as `app.session` is that of a file, or ends it."""
-    parts = path.rpartition(".")[0].split("/")
-    parts = parts[:-1] if parts[-1] in ("__init__", "index", "mod") else parts
-    return not module or parts[-len(module) :] == [*module]
+def _in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -> list[SymbolDefinition]:
+    """Return the definitions in files of a module such as `app.session`; if none is in such a file,
+    those in a package of that name, which may export them (`app.Session`).
+    """
+    size, files, packages = len(module), list[SymbolDefinition](), list[SymbolDefinition]()
+    for definition in definitions:
+        parts = definition.path.rpartition(".")[0].split("/")
+        parts = parts[:-1] if parts[-1] in ("__init__", "index", "mod") else parts
+        if not module or parts[-size:] == [*module]:
+            files.append(definition)
+        elif any(parts[at : at + size] == [*module] for at in range(len(parts) - size)):
+            packages.append(definition)
+    return files or packages
 
 
 def _code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -39,6 +40,13 @@ from vmrag_link.workspace.worktree import OpenSources
 ANSWER_SECONDS = 3.5
 """A search without an index answers about within this time."""
 
+_SYMBOL = re.compile(
+    r"(?:(?:async\s+)?def\s+|class\s+|func(?:tion)?\s+|fn\s+)?"
+    r"(?:(?P<path>[^:()\s]+\.\w+)::)?(?P<name>[^()\s]+)\s*(?:\(.*)?:?",
+    re.DOTALL,
+)
+"""A symbol as models write it: `def refresh(self):`, `src/session.py::Session::refresh`."""
+
 T = TypeVar("T")
 
 
@@ -71,7 +79,11 @@ class Passages(Record, frozen=True):
 def question(
     query: str, *, path: str = "", lang: str = "", symbol: str = "", kind: str = "", collection: str = "", ref: str = ""
 ) -> NarrowedQuestion:
-    """Raises `UsageInvalid` for a language or kind that there is not."""
+    """Return the question. A symbol may be a definition's first line, or `PATH::NAME` as pytest
+    writes it. Raises `UsageInvalid` for a language or kind that does not exist.
+    """
+    if form := _SYMBOL.fullmatch(symbol):
+        symbol, path = form["name"], path or form["path"] or ""
     given = narrowing(paths=_some(path), languages=_some(lang), symbols=_some(symbol), kinds=_some(kind))
     words, prefixed = parse(query)
     narrowed = combine(given, prefixed)
