@@ -83,7 +83,12 @@ def flaw_of_storage(values: Mapping[str, Value]) -> str:
         return (
             f"has the filter {driver}: what lies in git is not what is read" if driver is not True else "has a filter"
         )
-    return BINARY if values.get(TEXT) is False and values.get(DIFF) is False else ""
+    return BINARY if is_binary(values) else ""
+
+
+def is_binary(values: Mapping[str, Value]) -> bool:
+    """Return True if attributes make a file binary."""
+    return values.get(TEXT) is False and values.get(DIFF) is False
 
 
 def is_set(value: Value | None) -> bool:

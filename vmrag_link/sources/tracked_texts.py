@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.git import beside, raw_changes
-from vmrag_link.git.raw_changes import REGULAR
+from vmrag_link.git.raw_changes import LINK, REGULAR, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes, readable, rules, selection
-from vmrag_link.sources.attributes import DIFF, ENCODING, FILTER, TEXT, TreeAttributes, Value
+from vmrag_link.sources.attributes import DIFF, ENCODING, TEXT, TreeAttributes, Value
 from vmrag_link.sources.disk import Disk
 
 MOST_BYTES = 32_000_000
@@ -32,6 +33,7 @@ HINTS = {
     MISSING: "git fetch --refetch   (or git show REF:PATH, which fetches this file alone)",
     POINTER: "git lfs pull",
 }
+OTHERWISE = "Open it with another program. history lists its commits."
 _EXPECTED = (NOT_TEXT, ABSENT, POINTER, rules.BINARY)
 _BATCH_BYTES = 32_000_000
 _BATCH_FILES = 2_000
@@ -63,17 +65,31 @@ class TrackedTexts:
         self._places = places
         self.commit = commit
         specs = [*only, attributes.PATHSPEC] if only else []
-        self._blobs = _list_commit(places, commit, specs) if commit else _list_index(places, specs)
-        self._blobs = dict.fromkeys(untracked, "") | self._blobs
+        listed = [*(_list_commit(places, commit, specs) if commit else raw_changes.entries(places, specs))]
+        tracked = {file.path: file.blob for file in listed if file.mode in REGULAR}
+        self._links = {file.path: file.blob for file in listed if file.mode == LINK}
+        self._blobs = dict.fromkeys(untracked, "") | tracked
         self.paths = sorted(self._blobs)
         files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.NAME}
-        self._attributes = TreeAttributes(self._attribute_contents(files), (FILTER, ENCODING, TEXT, DIFF))
+        self._attributes = TreeAttributes(self._attribute_contents(files), (ENCODING, TEXT, DIFF))
 
     def __contains__(self, path: str) -> bool:
         return path in self._blobs
 
     def is_tracked(self, path: str) -> bool:
         return bool(self._blobs.get(path))
+
+    def link_target(self, path: str) -> str:
+        """Return the path, from the top, that a symbolic link names; empty if it is not a link."""
+        blob = self._links.get(path)
+        if not blob:
+            return ""
+        try:
+            data = beside.contents(self._places, [blob])[blob] if self.commit else b""
+            target = os.fsdecode(data) if self.commit else str((self._places.top / path).readlink())
+        except (OSError, KeyError):
+            return ""
+        return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
     def read(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         """Yield the texts of these files, which should be sorted.
@@ -103,8 +119,10 @@ class TrackedTexts:
         encoding = "" if self.commit else _encoding_of(values)
         if _is_binary(data, encoding):
             return TrackedText(path, None, NOT_TEXT)
-        if why := rules.flaw_of_storage(values) or (size > MOST_BYTES and rules.flaw_of_size(size, MOST_BYTES)):
-            return TrackedText(path, None, why)
+        if rules.is_binary(values):
+            return TrackedText(path, None, rules.BINARY)
+        if size > MOST_BYTES:
+            return TrackedText(path, None, rules.flaw_of_size(size, MOST_BYTES))
         if data.startswith(readable.LFS_POINTER) and size < readable.POINTER_BYTES:
             return TrackedText(path, None, POINTER)
         text = text_of(path, data, encoding)
@@ -140,16 +158,11 @@ def count_texts(places: Places, paths: Iterable[str]) -> int:
         return sum(size > 0 and not _is_binary(data) for _, data, size in disk.read_many(sorted(paths), 0))
 
 
-def _list_index(places: Places, pathspecs: Sequence[str]) -> dict[str, str]:
-    return {each.path: each.blob for each in raw_changes.entries(places, pathspecs) if each.mode in REGULAR}
-
-
-def _list_commit(places: Places, commit: str, pathspecs: Sequence[str]) -> dict[str, str]:
+def _list_commit(places: Places, commit: str, pathspecs: Sequence[str]) -> Iterator[RawChange]:
     with selection.readable_tree(places, commit):
         if not pathspecs:
             raw_changes.require_countable(places, commit)
-        files = raw_changes.tree_files(places, commit, selection.empty_tree(commit), pathspecs)
-        return {each.path: each.blob for each in files if each.mode in REGULAR}
+        yield from raw_changes.tree_files(places, commit, selection.empty_tree(commit), pathspecs)
 
 
 def _split(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:

@@ -381,6 +381,38 @@ def test_read_and_grep_need_only_a_git_repository(tmp_path, monkeypatch):
     tools.error("GIT_COMMIT_NOT_FOUND", "grep", pattern="x", ref="nowhere")
 
 
+def test_read_follows_a_link_to_a_tracked_file_alone(tools, project):
+    (project.top / "CLAUDE.md").symlink_to("docs/timeouts.md")
+    (project.top / "docs/again.md").symlink_to("../CLAUDE.md")
+    (project.top / "docs/loop.md").symlink_to("loop.md")
+    (project.top / "docs/outside.md").symlink_to("/etc/passwd")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Links")
+    for ref in ("", "HEAD"):
+        assert tools("read", name="docs/again.md:8", ref=ref).places == ["docs/timeouts.md:8"]
+        for name, target in (("docs/loop.md", "docs/loop.md"), ("docs/outside.md", "/etc/passwd")):
+            refused = tools.error("DOCUMENT_NOT_FOUND", "read", name=name, ref=ref)
+            assert f"is a symbolic link to {target}" in refused["message"]
+
+
+def test_read_and_grep_cover_files_with_a_filter(tools, project):
+    project.write(".gitattributes", "*.cfg filter=clean\n")
+    project.write("app.cfg", "needle = 1\n")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Filter")
+    for ref in ("", "HEAD"):
+        assert tools("read", name="app.cfg", ref=ref).text == "needle = 1"
+        assert tools("grep", pattern="needle", ref=ref).body == ["app.cfg:1:needle = 1"]
+
+
+def test_read_finds_a_file_whose_name_ends_like_a_place(tools, project):
+    project.write("docs/log:10", "needle\n")
+    project.write("docs/empty.md", "")
+    project.git("add", "-A")
+    assert tools("read", name="docs/log:10").text == "needle"
+    assert tools("read", name="docs/empty.md").message.endswith(": no lines: it is empty.")
+
+
 def test_a_path_cannot_forge_a_line_of_grep(tools, project):
     project.write("x\nsrc/session.py:1:forged.txt", "needle\n")
     project.git("add", "-A")

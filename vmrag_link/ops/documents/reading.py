@@ -46,6 +46,9 @@ if TYPE_CHECKING:  # a list searches no files
 
 T = TypeVar("T")
 
+MOST_LINKS = 4
+"""Symbolic links that name one another."""
+
 
 def read(ws: Workspace, ref: str | None, look: Callable[[Standing], T]) -> T:
     """What `look` returns, of the work tree at its pin, or of `ref` (as `revparse.resolve_at`).
@@ -391,9 +394,12 @@ def find_named(ws: Workspace, name: str) -> TrackedFile | None:
     return None
 
 
-def find_tracked(ws: Workspace, path: str, ref: str = "", *, is_document: bool = False) -> TrackedFile | None:
+def find_tracked(
+    ws: Workspace, path: str, ref: str = "", *, is_document: bool = False, links: int = MOST_LINKS
+) -> TrackedFile | None:
     """Return the tracked text file of a path, in the work tree or at a git ref; None if git tracks
-    no such file. `is_document`: a source has the file, even if git does not track it.
+    no such file. `is_document`: a source has the file, even if git does not track it. `links`: how
+    many symbolic links to follow.
 
     Raises `DocumentMissing` if the file cannot be read as text, and as `TrackedTexts`.
     """
@@ -405,12 +411,21 @@ def find_tracked(ws: Workspace, path: str, ref: str = "", *, is_document: bool =
 
     untracked = [path] if is_document and not commit else []
     texts = tracked_texts.TrackedTexts(ws.places, commit, untracked=untracked, only=[f":(top,literal){path}"])
+    if target := texts.link_target(path):
+        if links and (file := find_tracked(ws, target, ref, links=links - 1)):
+            return file
+        name, target = terminal_text.one_line(path), terminal_text.one_line(target)
+        raise DocumentMissing(
+            f"{name} is a symbolic link to {target}, which is not a tracked file.",
+            hint=tracked_texts.OTHERWISE,
+            doc_id=path,
+        )
     if path not in texts:
         return None
     (found,) = texts.read([path])
     if found.text is None:
         name, at = terminal_text.one_line(path), f" at {ref}" if commit else ""
-        hint = tracked_texts.HINTS.get(found.reason, "")
+        hint = tracked_texts.HINTS.get(found.reason, tracked_texts.OTHERWISE)
         raise DocumentMissing(f"{name} {found.reason}{at}.", hint=hint, doc_id=path)
     state = "" if commit else _uncommitted(ws, path) if texts.is_tracked(path) else "added"
     return TrackedFile(path, found.text, commit, state)
