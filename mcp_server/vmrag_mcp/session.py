@@ -392,6 +392,8 @@ class Session:
                             raise
                         progress.notes.clear()  # the answer tells what is missing
                 if ws.initialized or not (of_git or (of_files and ws.sources.configured)):
+                    if of_files and not of_git and ws.stores_nothing:
+                        raise NotInitialized("This repository has nothing to search yet.", hint="vmrag init")
                     if not of_git:
                         ws.engine  # noqa: B018
                     if ws.standing_revision is None:

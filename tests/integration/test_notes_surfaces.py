@@ -320,7 +320,8 @@ def test_remember_names_the_note(project, tools):
     ):
         answer = tools("remember", text="We use uv: it is fast.", **({"name": name} if name else {}))
         assert answer.startswith(f"added {expected} (")
-    assert tools.error("DOCUMENT_EXISTS", "remember", text="Other.", name="decisions/uv")["details"]["text"]
+    refused = tools.error("DOCUMENT_EXISTS", "remember", text="Other.", name="decisions/uv")
+    assert "\n    We use uv: it is fast." in refused["message"]
     path = f"{FOLDER}/decisions/uv.md"
     for name in (path, "decisions/uv", "notes/decisions/uv"):
         extended = tools("remember", text=f"More by {name}.", name=name, mode="append")

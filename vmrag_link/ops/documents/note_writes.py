@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from vmrag_link import terminal_text
 from vmrag_link.conversion.reading import TITLE, markdown_title, text_title
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import (
@@ -205,12 +206,17 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
     )
 
 
+def quoted_text(text: str) -> str:
+    """Return the text of a document for a message: no line of it looks like one of the message."""
+    return "\n".join(terminal_text.marked_lines(text.rstrip(), "    "))
+
+
 def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
     text = note.text.content
     more = " …" if len(text) > SHOWN_TEXT else ""
     name = f"{source.collection}/{note.doc_id}"
     return NoteExists(
-        f"the note {name} exists. Its text is:\n{text[:SHOWN_TEXT].rstrip()}{more}",
+        f"the note {name} exists. Its text is:\n{quoted_text(text[:SHOWN_TEXT])}{more}",
         hint="Use --replace (mode=replace), --append (mode=append), or another name",
         ids=[note.doc_id],
         name=name,

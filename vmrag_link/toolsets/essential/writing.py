@@ -10,7 +10,15 @@ from typing import Annotated, Literal
 from vmrag_link import terminal_text
 from vmrag_link.conversion.reading import markdown_title
 from vmrag_link.documents.importing import ImportedDocument
-from vmrag_link.errors import AccessDenied, NoteExists, UsageInvalid, VmragError, quoted
+from vmrag_link.errors import (
+    AccessDenied,
+    DocumentMissing,
+    NoteExists,
+    NotInitialized,
+    UsageInvalid,
+    VmragError,
+    quoted,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.models import LONGEST_TEXT, ChangeCounts
 from vmrag_link.ops.documents import listing
@@ -18,7 +26,7 @@ from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.note_files import NoteFolder, NotesWritten
 from vmrag_link.ops.documents.note_names import id_of
-from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, remove_notes
+from vmrag_link.ops.documents.note_writes import NoteDraft, add_note, quoted_text, remove_notes
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import keep_unsaved, remove_named, unsaved_of
 from vmrag_link.ops.documents.update import DocumentUpdate, update
@@ -31,7 +39,8 @@ from vmrag_link.ops.status.status import is_pinned
 from vmrag_link.ops.system import stores
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import notes
+from vmrag_link.sources import notes, rules
+from vmrag_link.toolsets.essential import texts
 from vmrag_link.toolsets.essential.state import StateText, describe_steps, show_uncommitted
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
@@ -167,7 +176,10 @@ def _commit_note(call: Call, path: str, name: DocumentName) -> str:
 
 
 def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) -> StateText:
-    ws, at = call.ws, call.standing().at
+    ws = call.ws
+    if ws.stores_nothing and not ws.places.config.exists():
+        raise NotInitialized("this repository has no place for notes yet.", hint="vmrag init")
+    at = call.standing().at
     stores.require_versioned(ws, target.collection, [target.doc_id])
     present = ws.engine.document(at, target.collection, target.doc_id)
     if present is None:
@@ -176,7 +188,7 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
         return _stored_result(call, target, "added")
     if mode == "add" and present.content != text:
         raise NoteExists(
-            f"the document {target} exists. Its text is:\n{present.content[:SHOWN].rstrip()}",
+            f"the document {target} exists. Its text is:\n{quoted_text(present.content[:SHOWN])}",
             hint="mode=replace, mode=append, or another name",
             ids=[target.doc_id],
             name=str(target),
@@ -241,6 +253,8 @@ def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]
         written = remove_notes(ws, source, [document.doc_id])
         outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
         return _note_result(call, document, "deleted", written, head)
+    if ws.stores_nothing:
+        raise DocumentMissing(f"no note and no stored document {name!r} here.", hint=texts.FIND, doc_id=name)
     at = call.standing().at
     stored = document_names.find(ws.engine, [at], str(document) if "/" in name else name)
     stores.require_versioned(ws, stored.collection, [stored.doc_id])
@@ -281,7 +295,9 @@ def _document_name(call: Call, name: str) -> DocumentName:
     if ws.sources.writable(document.collection) or not configured:
         return document
     if document.collection in files - stored:
-        raise source_read_only(document.collection, document.doc_id)
+        paths = [path for path in (name, document.doc_id) if rules.source_of(configured, path)]
+        existing = [path for path in paths if (ws.places.top / path).is_file()]
+        raise source_read_only(document.collection, next(iter([*existing, *paths]), ""))
     file = listing.show_file(ws, name) if ":" not in name else None
     if file and not ws.sources.writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
