@@ -339,5 +339,7 @@ def test_fork_is_asked_once_in_a_call(sourced):
     bob.git("remote", "set-url", "origin", str(sourced.bare("fork.git").top))
     bob.vmrag("trust", "--yes")
     with bob._here():
-        answer = Tools(bob.top, chosen=Chosen(toolsets="essential"))("read", name="pages/tide.md")
+        tools = Tools(bob.top, chosen=Chosen(toolsets="essential"))
+        assert str(tools("status")).count("not on this machine") == 1
+        answer = tools("read", name="pages/tide.md")
         assert [line for line in answer.warnings if "only files answer" in line] == answer.warnings

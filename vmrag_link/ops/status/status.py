@@ -232,7 +232,7 @@ def _warnings(ws: Workspace) -> list[str]:
 def _files_answer(ws: Workspace) -> list[str]:
     """What answers without a knowledge base."""
     names = [each.collection for each in ws.sources.configured]
-    return [f"Files of sources answer all the same, as {enumerated(names)} (see: vmrag sources)."] if names else []
+    return [f"Files of the sources {enumerated(names)} are searched (see: vmrag sources)."] if names else []
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:

@@ -35,11 +35,11 @@ def status(call: Call) -> StateText:
     """Show which commit and revision the answers come from, how many files and stored documents are
     searched, and what is uncommitted or unpushed.
     """
-    call.stands(texts.here(call.ws))
+    standing = texts.here(call.ws)
+    call.stands(standing)
     report = statuses.status(call.ws, with_changes=True)
-    return StateText(
-        text="\n".join(map(terminal_text.one_line, _state_lines(report))), message=_describe_next(call, report)
-    )
+    lines = [line for line in _state_lines(report) if not any(line.rstrip(".") in note for note in standing.notes)]
+    return StateText(text="\n".join(map(terminal_text.one_line, lines)), message=_describe_next(call, report))
 
 
 def _state_lines(report: StatusReport) -> Iterator[str]:
