@@ -90,7 +90,7 @@ def locate(places: Places, name: str, scope: Scope | None, flags: Flags) -> Inst
         whose = "project has" if scope == "project" else "person has"
         raise UsageInvalid(
             f"A {whose} no file for {client.title} that other programs may write.",
-            hint="claude mcp add --scope user vmrag -- vmrag-mcp"
+            hint="claude mcp add --scope user vmrag -- vmrag-mcp --default-toolsets essential"
             if name == "claude-code"
             else f"vmrag mcp install --client {name}",
             client=name,
