@@ -30,7 +30,7 @@ TEXT = """\
 - To find a definition, call `search` with `symbol` alone. For an exact text, call `grep`. Then `read` a place from the results.
 - `ref=v1.0` reads an older version. `history` lists what changed since a tag.
 - `remember` stores a decision, a reason or a finding that the user wants to know later and that no file contains.
-- If a result is marked "not of this commit", tell the user."""
+- If an answer has a line `warning:`, tell the user."""
 
 _MARKER = re.compile(rb"^<!-- vmrag: (begin|end)\b[^\n]*?-->[ \t]*(?=\r?$)", re.MULTILINE)
 _QUOTED = re.compile(rb"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
