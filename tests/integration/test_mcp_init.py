@@ -82,7 +82,10 @@ def test_one_that_is_pinned_and_not_here_is_not_proposed_to_be_begun(bare, tools
     tools("dolt_init")
     bare.record("first", a="alpha")
     shutil.rmtree(bare.shared)
-    for refused in (tools.error("NOT_INITIALIZED", "dolt_status"), tools.error("ALREADY_INITIALIZED", "dolt_init")):
+    for refused in (
+        tools.error("PIN_MISSING_REVISION", "dolt_status"),
+        tools.error("ALREADY_INITIALIZED", "dolt_init"),
+    ):
         assert refused["suggestions"][0].startswith("dolt_clone")
         assert not any(
             name in each for each in refused["suggestions"] for name in ("dolt_init", "dolt_fetch", "dolt_reset")
