@@ -183,11 +183,11 @@ def test_a_client_chooses_its_toolsets_and_is_told_of_these(running, mode, by):
     )
     found, told = talk(url, look, mode, **headers)
     assert found == ESSENTIAL
-    assert "written down with remember" in told
+    assert "remember stores what the user wants to know" in told
     others, told = talk(running.url, look, mode)
     assert LIST in others
     assert not ESSENTIAL - {"enable_toolset"} & others
-    assert "written down with remember" not in told
+    assert "remember stores" not in told
 
 
 def test_what_one_session_switches_on_no_other_one_gets_or_hears_of(running):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import posixpath
 import re
 import warnings
@@ -438,6 +439,15 @@ def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
     options = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "HEAD", "--", f":(top,literal){path}")
     status = beside.look(ws.places, "diff", *options).stdout[:1]
     return "" if not status else "added" if status == b"A" else "modified"
+
+
+def list_modified(ws: Workspace, paths: Sequence[str]) -> list[str]:
+    """Return those of these paths whose files of the work tree differ from HEAD."""
+    if not paths or not plumbing.head(ws.places).commit:
+        return []
+    options = ("--no-ext-diff", "--no-textconv", "--name-only", "-z", "HEAD", "--")
+    output = beside.look(ws.places, "diff", *options, *(f":(top,literal){path}" for path in paths)).stdout
+    return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
 
 def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[Narrowed]) -> int:

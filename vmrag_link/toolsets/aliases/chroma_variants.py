@@ -178,7 +178,10 @@ def chroma_query_documents_with_document_filter(
 
 def _filtered(found: ChromaQueryDocumentsResult) -> results.FilteredQueryResult:
     return results.FilteredQueryResult(
-        results=[results.FilteredMatches(each.query, list(map(_match, each.matches))) for each in found.results],
+        results=[
+            results.FilteredMatches(answer.query, list(map(_match, answer.matches)), answer.weak)
+            for answer in found.results
+        ],
         ids=found.ids,
         distances=found.distances,  # type: ignore[arg-type]  # `include` leaves nothing out
         message=found.message,

@@ -12,6 +12,7 @@ from vmrag_mcp.tools.document_results import (
     DocumentColumns,
     FileMatch,
     Truncated,
+    Weak,
     WithDocuments,
     WithEmbeddings,
     WithMetadatas,
@@ -53,6 +54,7 @@ class FilteredMatches(Record, frozen=True):
 
     query: str
     matches: list[FilteredMatch]
+    weak: Annotated[Literal[True] | UnsetType, Weak] = UNSET
 
 
 class FilteredQueryResult(ToolResult, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from vmrag_link import terminal_text
@@ -15,6 +15,7 @@ from vmrag_link.errors import (
     PinMissing,
     UsageInvalid,
     closest,
+    first_of,
     plural,
 )
 from vmrag_link.models import LONGEST_QUERY
@@ -290,11 +291,19 @@ def grep(
     if other_case := reading.count_without_case(call.ws, wanted, report, **narrowed):
         ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
         found.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
+    if not ref:
+        found += _describe_modified(call.ws, list(dict.fromkeys(name for name, _ in rows[: len(lines)])))
     if not report.count and ("\n" in pattern or r"\n" in pattern):
         found.append("A pattern matches within one line.")
     if not report.count and (unmatched := _describe_path(call.ws, path, ref)):
         found.append(unmatched)
     return TextResult(text="\n".join(lines), message=" ".join([*found, *report.warnings]))
+
+
+def _describe_modified(ws: Workspace, names: Sequence[str]) -> list[str]:
+    """Return the sentence about files whose lines are not those of the commit."""
+    modified = [terminal_text.one_line(path) for path in reading.list_modified(ws, names)]
+    return [f"Modified, not committed: {first_of(modified, 3)}."] if modified else []
 
 
 def _show_line(name: str, line: MatchedLine) -> str:
