@@ -29,7 +29,7 @@ COMPACT_BYTES = 4_000_000
 
 
 class DoltliteSession(BaseSession[Connection]):
-    """A command that reads needs one connection, one that writes needs two.
+    """A command that reads needs one connection, one that writes needs three.
 
     `main` reads revisions and branches, and documents at the revision where the session was opened.
     Documents elsewhere are read and written through a connection of their own, opened at their
@@ -206,15 +206,10 @@ class DoltliteSession(BaseSession[Connection]):
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
         with self.writing(purpose):
             self.require_head(branch, expected)
-            connection, _ = self._opened(Working(branch))
-            try:
-                with connection.transaction():
-                    schema.version(connection)
-                    yield connection
-            except BaseException:
-                connection.close()
-                raise
-            self._keep(Working(branch), (connection, doltlite_stamp(self.folder)))
+            # Closed under the lock: closing writes, and `watched` notes the length of the file.
+            with self._opened(Working(branch))[0] as connection, connection.transaction():
+                schema.version(connection)
+                yield connection
 
     @contextlib.contextmanager
     def transaction_onto(self, revision: str) -> Iterator[Connection]:
