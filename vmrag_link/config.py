@@ -23,13 +23,11 @@ from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.settings import file as settings_file
-from vmrag_link.settings.file import SettingEntry
+from vmrag_link.settings.entries import MAX_BYTES, SettingEntry, recall_entries, record_entries
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
 from vmrag_link.settings.keys import CORE, KEYS, REMOVED, SECTIONS, Key, Schema
-from vmrag_link.settings_docs import documentation, template
 
-__all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
+__all__ = ["AGREE", "Config", "Loaded", "Stated", "load", "own_text", "stated"]
 
 AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
@@ -125,6 +123,7 @@ def load(
     known_remote: Callable[[str], bool] = lambda _: False,
     stand_in: str | None = None,
     schema: Schema = CORE,
+    record: Path | None = None,
 ) -> Loaded[Any]:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
     file).
@@ -132,15 +131,16 @@ def load(
     `overrides` is the section `vmrag.` of git config. `agreed`: what the person agreed to last in
     this repository, as `stated` gave it, by name; None: to nothing. `known_remote` says whether a
     remote was agreed to by itself. `stand_in`: the commit whose settings the agreement is, where
-    no person agreed. `schema`: which settings; the file's others are passed over. Raises
-    `ConfigInvalid`, `ProgramTooOld`.
+    no person agreed. `schema`: which settings; the file's others are passed over. `record`: where
+    the entries of the file may be recorded (`settings.entries`). Raises `ConfigInvalid`,
+    `ProgramTooOld`.
     """
-    keys = schema.keys
+    keys, entries = schema.keys, _read_entries(text, path_label, record)
     warnings = _misspelled(overrides) if schema is CORE else []
-    removed = _find_removed(text, path_label, overrides, environ) if schema is CORE else {}
+    removed = _find_removed(entries, path_label, overrides, environ) if schema is CORE else {}
     warnings += [f"{setting.place}: {name} was removed. {setting.hint}" for name, setting in removed.items()]
     machine = [_from_environment(environ, keys), _from_git(overrides, keys)]
-    found = _from_file(text, path_label, schema) if text else {}
+    found = _from_file(entries, path_label, schema)
     own = {name: item.value for name, item in found.items() if keys[name].trust_relevant(item.value)}
     trusted_writes = {name: value for name, value in (agreed or {}).items() if name.startswith("sources.")}
     before, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
@@ -162,7 +162,7 @@ def load(
 
 def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[Stated]:
     """The settings of a file that need agreement, in its order. Raises `ConfigInvalid`."""
-    found = _from_file(text, path_label, schema) if text else {}
+    found = _from_file(_read_entries(text, path_label), path_label, schema)
     return [
         Stated(name, item.value, item.place.details["line"])
         for name, item in found.items()
@@ -182,7 +182,7 @@ def own_text(path: Path) -> bytes | None:
     Raises `ConfigInvalid` for what is no file.
     """
     try:
-        return read_regular(path, settings_file.MAX_BYTES + 1)
+        return read_regular(path, MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -203,7 +203,7 @@ def _require_overlap(config: Config, found: Mapping[str, _Found]) -> None:
 
 def foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
     """Sections of a file that the core does not have, with the lines at which they begin."""
-    entries = settings_file.read(text, path_label) if text else []
+    entries = _read_entries(text, path_label)
     found: dict[str, int] = {}
     for each in entries:
         if _is_foreign(each):
@@ -262,10 +262,10 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
 
 
 def _find_removed(
-    data: bytes | None, label: str, overrides: Mapping[str, str], environ: Mapping[str, str]
+    stated: Sequence[SettingEntry], label: str, overrides: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, RemovedSetting]:
     """Return the removed settings that the environment, git config or the file still has."""
-    entries = {entry.key: entry for entry in settings_file.read(data, label)} if data else {}
+    entries = {entry.key: entry for entry in stated}
     removed: dict[str, RemovedSetting] = {}
     for name, hint in REMOVED.items():
         variable, git_name = env.setting_variable(name), f"{_IN_GIT}.{name.replace('_', '-')}"
@@ -278,9 +278,21 @@ def _find_removed(
     return removed
 
 
-def _from_file(data: bytes, label: str, schema: Schema) -> dict[str, _Found]:
+def _read_entries(data: bytes | None, label: str, record: Path | None = None) -> list[SettingEntry]:
+    if not data:
+        return []
+    if record and (entries := recall_entries(record, data)) is not None:
+        return entries
+    from vmrag_link.settings import file  # which loads YAML
+
+    entries = file.read(data, label)
+    if record:
+        record_entries(record, data, entries)
+    return entries
+
+
+def _from_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _Found]:
     found, sections = {}, schema.sections
-    entries = settings_file.read(data, label)
     for entry in entries:  # before all others: a program that is too old does not know them
         if entry.key == _REQUIRES:
             require_program(entry.text or "", f"{label}, line {entry.line}")
@@ -462,4 +474,6 @@ def _unknown(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvali
 
 
 if __name__ == "__main__":
+    from vmrag_link.settings_docs import documentation
+
     sys.stdout.write(documentation())

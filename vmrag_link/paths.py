@@ -255,6 +255,11 @@ class Places(NamedTuple):
         return self.own / "workspace.lock"
 
     @property
+    def settings_record(self) -> Path:
+        """What the settings file states, parsed; derived."""
+        return self.own / "settings"
+
+    @property
     def drafts(self) -> Path:
         """Texts that the user writes in an editor. Not derived: a draft may be the only copy."""
         return self.own / "drafts"

@@ -16,7 +16,7 @@ from vmrag_link.formats import is_below
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
-from vmrag_link.settings.file import SettingEntry
+from vmrag_link.settings.entries import MAX_BYTES, SettingEntry
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES_IN_JSON
 from vmrag_link.settings.keys import CORE, KEYS, Key
 from vmrag_link.yaml_tree import MappingNode, ScalarNode, SequenceNode
@@ -177,7 +177,7 @@ def documentation() -> str:
     return _PAGE.format(
         keys="\n".join(rows),
         names="\n".join(names),
-        limit=settings_file.MAX_BYTES // 1024,
+        limit=MAX_BYTES // 1024,
         password=env.DOLT_PASSWORD,
         openai=env.OPENAI_KEY,
         cohere=env.COHERE_KEY,

@@ -8,7 +8,6 @@ Without an id nothing was agreed to, and nothing outside of the repository is re
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import re
@@ -28,7 +27,7 @@ from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
 from vmrag_link.settings import Config
-from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.entries import MAX_BYTES
 from vmrag_link.settings.keys import CORE, Schema
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def load_at(places: Places, ref: str) -> Loaded[Config]:
     Raises `ConfigInvalid`, `GitReferenceMissing`.
     """
     spec = f"{plumbing.resolve(places, ref)}:{CONFIG_NAME}"
-    return _load(places, plumbing.blob(places, spec, limit=settings_file.MAX_BYTES), f"{ref}:{CONFIG_NAME}")
+    return _load(places, plumbing.blob(places, spec, limit=MAX_BYTES), f"{ref}:{CONFIG_NAME}")
 
 
 def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> Loaded[Any]:
@@ -226,6 +225,7 @@ def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE)
         known_remote=known,
         stand_in=env.value(env.SETTINGS_FROM),
         schema=schema,
+        record=places.settings_record if label == CONFIG_NAME else None,
     )
 
 
@@ -250,7 +250,7 @@ def _committed(places: Places, commit: str) -> bytes | None:
             variable=env.SETTINGS_FROM,
         )
     try:
-        return plumbing.blob(places, f"{commit}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
+        return plumbing.blob(places, f"{commit}:{CONFIG_NAME}", limit=MAX_BYTES)
     except GitReferenceMissing as missing:
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is not here: nobody can say which settings count.",
@@ -328,6 +328,8 @@ def _headers(credentials: str = "", key: str = "") -> dict[str, str]:
     """The headers that say who asks."""
     headers = {}
     if credentials:
+        import base64
+
         basic = base64.b64encode(credentials.encode()).decode()
         headers["Authorization"] = f"Basic {basic}" if ":" in credentials else f"Bearer {credentials}"
     if key:

@@ -33,7 +33,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.ops.commits import deepen
 from vmrag_link.paths import CONFIG_NAME, Places
-from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.entries import MAX_BYTES
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
 _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
@@ -102,7 +102,7 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     if ends.settings_from and not given:
         deepen.bring(places, [ends.settings_from], files=True)
         # A partial clone fetches the file itself now: later steps may have no way in.
-        plumbing.blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
+        plumbing.blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
     return Comparison(
         event,
         ends.base,

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.pace import slack
-from vmrag_link import config, settings
+from vmrag_link import config, settings, settings_docs
 from vmrag_link.engines import logical
 from vmrag_link.errors import ConfigInvalid, ProgramTooOld
 from vmrag_link.models import IMPLIED, SYSTEM_COLLECTIONS
-from vmrag_link.settings import Config
+from vmrag_link.settings import Config, entries, file
 from vmrag_link.settings.keys import KEYS, SECTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -522,22 +522,22 @@ def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
 
 
 def test_the_template_loads_as_it_stands():
-    assert load(config.template()) == config.Loaded(Config(), [])
+    assert load(settings_docs.template()) == config.Loaded(Config(), [])
 
 
 def test_every_line_of_the_template_can_be_uncommented():
-    lines = [line[2:] for line in config.template().splitlines() if line[2:].partition(":")[0] in KEYS]
+    lines = [line[2:] for line in settings_docs.template().splitlines() if line[2:].partition(":")[0] in KEYS]
     assert len(lines) == 6
     assert load("\n".join(lines)) == config.Loaded(Config(), [])
 
 
 def test_the_documentation_is_up_to_date():
     written = (ROOT / "docs" / "configuration.md").read_text()
-    assert written == config.documentation(), "run: python -m vmrag_link.config > docs/configuration.md"
+    assert written == settings_docs.documentation(), "run: python -m vmrag_link.config > docs/configuration.md"
 
 
 def test_the_example_in_the_documentation_loads():
-    example = config.documentation().partition("```yaml\n")[2].partition("```")[0]
+    example = settings_docs.documentation().partition("```yaml\n")[2].partition("```")[0]
     loaded = load(example)
     assert loaded.config.index.keep_mb == 800
     assert loaded.warnings == []
@@ -560,6 +560,51 @@ def test_yaml_is_imported_only_where_there_is_a_file():
         "sys.exit('yaml' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """A record of a settings file that was read once."""
+    path = tmp_path / "settings"
+    assert cloned("retrieval:\n  k: 7\n", record=path).config.retrieval.k == 7
+    return path
+
+
+def test_load_does_not_parse_an_unchanged_file_again(record, monkeypatch):
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(file, "read", fail)
+    assert cloned("retrieval:\n  k: 7\n", record=record).config.retrieval.k == 7
+    with pytest.raises(AssertionError):
+        cloned("retrieval:\n  k: 8\n", record=record)
+
+
+@pytest.mark.parametrize("text", ["retrieval:\n  k: 8\n", "retrieval.k: 8", '{"retrieval": {"k": 8}}'])
+def test_load_replaces_the_record_of_a_changed_file(record, text):
+    before = record.read_bytes()
+    assert cloned(text, record=record).config.retrieval.k == 8
+    assert record.read_bytes() != before
+    assert cloned(text, record=record).config.retrieval.k == 8
+
+
+def test_load_ignores_a_damaged_record_and_one_of_another_program(record, monkeypatch):
+    content = record.read_bytes()
+    for number in range(len(content)):
+        for damaged in (content[:number], content[:number] + bytes([content[number] ^ 1]) + content[number + 1 :]):
+            record.write_bytes(damaged)
+            assert entries.recall_entries(record, b"retrieval:\n  k: 7\n") is None
+    record.write_bytes(content)
+    assert entries.recall_entries(record, b"retrieval:\n  k: 7\n")
+    monkeypatch.setattr(entries, "_PARSER", "another")
+    assert entries.recall_entries(record, b"retrieval:\n  k: 7\n") is None
+
+
+def test_load_writes_no_record_of_a_refused_file_or_without_its_folder(tmp_path):
+    with pytest.raises(ConfigInvalid):
+        cloned("retrieval: [", record=tmp_path / "settings")
+    cloned("retrieval.k: 7", record=tmp_path / "missing" / "settings")
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def loaded(text: bytes) -> Config:
 
 @pytest.mark.parametrize(
     "before",
-    [b"", b"# a comment\n", b"retrieval:\n  k: 5", b"retrieval:\r\n  k: 5\r\n", config.template().encode()],
+    [b"", b"# a comment\n", b"retrieval:\n  k: 5", b"retrieval:\r\n  k: 5\r\n", settings_docs.template().encode()],
 )
 def test_the_file_states_the_sources_and_what_it_stated(before):
     after = settings_docs.with_sources(before, SOURCES)

@@ -12,37 +12,13 @@ from typing import Any
 
 from vmrag_link import yaml_tree
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.pin_values import shown
+from vmrag_link.settings.entries import MAX_BYTES, SettingEntry
 from vmrag_link.yaml_tree import MERGE_KEY, YamlRefused, decode, is_blank
-
-MAX_BYTES = 64 * 1024
 
 _CONFLICT_MARKER = rb"(?m)^(?:<{7} |={7}\r?$|>{7} )"
 _HINT = "Write the settings as plain `key: value` lines; sections are indented by two spaces."
-
-
-class SettingEntry(Record, frozen=True):
-    """What the file says about one key: `retrieval: {k: 4}` and `retrieval.k: 4` both give the key
-    `retrieval.k`.
-
-    `text` is the value as written, None where a section begins, with commas between the values of
-    a `listed` one, and JSON where these are sections themselves; `line` counts from 1. `section`:
-    below which it stands, empty for none.
-    """
-
-    key: str
-    text: str | None
-    quoted: bool
-    line: int
-    listed: bool = False
-    section: str = ""
-
-    def spelled(self, name: str) -> str:
-        """A setting as it has to be written in this place."""
-        section, _, leaf = name.rpartition(".")
-        return leaf if self.section and self.section == section else name
 
 
 def read(data: bytes, label: str) -> list[SettingEntry]:

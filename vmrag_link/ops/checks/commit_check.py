@@ -19,7 +19,6 @@ from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.pin import Pin
-from vmrag_link.settings import file as settings_file
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace, twins
 
@@ -209,6 +208,8 @@ def _unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:
 
 def _stated_sources(text: bytes | None) -> str | None:
     """As a settings file states them; None for none, and where it cannot be read."""
+    from vmrag_link.settings import file as settings_file  # YAML, which few commits need
+
     with contextlib.suppress(ConfigInvalid):
         return next((each.text for each in settings_file.read(text or b"", CONFIG_NAME) if each.key == "sources"), None)
     return None

@@ -23,6 +23,7 @@ from vmrag_link.ops.setup import trust
 from vmrag_link.paths import CONFIG_NAME, require_files, write_atomically
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.entries import MAX_BYTES
 from vmrag_link.settings.flaws import NOTES_FOLDER, pathspec_flaw, sources_flaw
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace
@@ -254,11 +255,11 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
     A file with changes that git has not staged is left to the user.
     """
     before = config.own_text(ws.places.config)
-    text = config.template().encode() if before is None else before
+    text = settings_docs.template().encode() if before is None else before
     written = settings_docs.with_source(settings_docs.with_requirement(text, SOURCES_VERSION), source)
-    if len(written) > settings_file.MAX_BYTES:
+    if len(written) > MAX_BYTES:
         raise ConfigInvalid(
-            f"{CONFIG_NAME} would have more than {settings_file.MAX_BYTES} bytes.",
+            f"{CONFIG_NAME} would have more than {MAX_BYTES} bytes.",
             hint="Name a folder instead of its files: vmrag sources add DIR",
         )
     stated = next(entry for entry in settings_file.read(written, CONFIG_NAME) if entry.key == "sources")

@@ -32,7 +32,7 @@ def is_written_by_us(ws: Workspace, *, remote: str = "") -> bool:
 
 
 def _build_settings(before: bytes | None, remote: str, sources: Sequence[SourceSettings]) -> bytes:
-    text = config.template().encode() if before is None else before
+    text = settings_docs.template().encode() if before is None else before
     text = settings_docs.with_value(text, "remote", remote) if remote else text
     return (
         settings_docs.with_sources(settings_docs.with_requirement(text, SOURCES_VERSION), sources) if sources else text

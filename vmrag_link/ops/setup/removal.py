@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import config, env, locks
+from vmrag_link import config, env, locks, settings_docs
 from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory, reserved, root_of
 from vmrag_link.errors import (
@@ -322,7 +322,7 @@ def _settings_are_saved(places: Places) -> bool:
         return False
     return content is not None and content in (
         plumbing.blob(places, f":{places.config.name}"),
-        config.template().encode(),
+        settings_docs.template().encode(),
     )
 
 
