@@ -70,8 +70,11 @@ SYSTEM = "system"
 LEARNINGS = "derived_learnings_v1"
 """The one of that kind whose documents somebody decided to keep."""
 
+CODEBASE = "codebase_v1"
+"""The one whose documents are files of the code."""
+
 SYSTEM_COLLECTIONS = (
-    "codebase_v1",
+    CODEBASE,
     "chat_history_v1",
     LEARNINGS,
     "thinking_sessions_v1",

@@ -433,7 +433,7 @@ class Session:
 
         Raises `VmragError` if they cannot be listed.
         """
-        from vmrag_link.sources.readable import token_of
+        from vmrag_link.sources.listings import token_of
         from vmrag_link.workspace import source_tree
 
         with self._workspace(CallProgress()) as ws:

@@ -14,7 +14,8 @@ from tests.support.long import examples
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import QUERIES
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
+from vmrag_link.merging.choices import Choice, Decisions
+from vmrag_link.merging.conflicts import decide_all
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.models import Difference, Project
 

@@ -22,8 +22,8 @@ from tests.support.travel import Clone, GitServer, Pair, git_server, ssh_server
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import AuthenticationFailed
 from vmrag_link.git import credentials, plumbing, remotes, sidecar_repo
+from vmrag_link.git.remotes import Peer
 from vmrag_link.git.run import git
-from vmrag_link.git.transfer import Peer
 from vmrag_link.paths import Places
 from vmrag_link.transport import quarantine
 

@@ -16,7 +16,7 @@ from tests.support.repos import Repo
 from tests.support.terminal import opened
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.merging import revisions
 from vmrag_link.merging.revisions import virtual_base
 from vmrag_link.ops.commits import deepen

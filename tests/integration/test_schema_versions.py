@@ -25,7 +25,8 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import ContentRefused, KnowledgeRefused, SchemaTooNew
-from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
+from vmrag_link.merging.choices import Choice, Decisions
+from vmrag_link.merging.conflicts import decide_all
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.models import (
     Collection,

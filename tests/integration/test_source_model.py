@@ -13,7 +13,7 @@ from tests.support.repos import Repo, make_repo
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.documents import texts_at_commit, texts_in_work_tree
-from vmrag_link.sources.readable import SourceListing, token_of
+from vmrag_link.sources.listings import SourceListing, token_of
 from vmrag_link.sources.selection import at_commit
 from vmrag_link.sources.work_tree import in_work_tree, unchanged
 

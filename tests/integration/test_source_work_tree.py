@@ -15,9 +15,9 @@ from vmrag_link.errors import FileFailed, GitFailed, LimitExceeded
 from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import disk, readable, work_tree
+from vmrag_link.sources import disk, listings, work_tree
 from vmrag_link.sources.documents import texts_in_work_tree
-from vmrag_link.sources.readable import SourceListing, token_of
+from vmrag_link.sources.listings import SourceListing, token_of
 from vmrag_link.sources.selection import at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
@@ -444,10 +444,10 @@ def test_a_damaged_cache_is_forgotten(committed, content):
 
 def test_times_that_tell_nothing_are_known():
     second = 10**9
-    assert readable.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 5 * second + 9)
-    assert not readable.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 6 * second)
-    assert readable.may_have_changed((1, 1, 5 * second, 5 * second), 6 * second)
-    assert readable.may_have_changed((1, 1, 1, 9 * second), 6 * second)
+    assert listings.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 5 * second + 9)
+    assert not listings.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 6 * second)
+    assert listings.may_have_changed((1, 1, 5 * second, 5 * second), 6 * second)
+    assert listings.may_have_changed((1, 1, 1, 9 * second), 6 * second)
 
 
 def test_too_many_files_are_refused(committed, monkeypatch):

@@ -115,18 +115,18 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 
 BUDGETS = {
     "--version": Budget(11, 0),
-    "status": Budget(153, 8, "yaml"),
-    "log": Budget(151, 10, "yaml"),
-    "query --mode keyword setup": Budget(168, 3, "yaml"),
-    "query setup": Budget(171, 3, "simsimd yaml"),
+    "status": Budget(134, 8),
+    "log": Budget(117, 10),
+    "query --mode keyword setup": Budget(148, 3),
+    "query setup": Budget(153, 3, "simsimd"),
 }
 
 
 FILES = {
-    "status": Budget(140, 6, "yaml"),
-    "query --mode keyword setup": Budget(151, 9, "yaml"),
+    "status": Budget(125, 6, "yaml"),
+    "query --mode keyword setup": Budget(136, 9, "yaml"),
     "list": Budget(145, 8, "yaml"),
-    "sync": Budget(110, 6, "yaml"),
+    "sync": Budget(105, 6, "yaml"),
 }
 """In a repository without a knowledge base, in which no Chroma store is in use."""
 
@@ -152,14 +152,14 @@ def test_a_command_that_reads_stays_in_its_budget(project, line):
 
 def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
-    require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(169, 6, "yaml"))
-    require(load(project, "commit", "-m", "rest"), Budget(154, 5, "yaml"))
+    require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(156, 6))
+    require(load(project, "commit", "-m", "rest"), Budget(135, 5))
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
-    require(load(project, "post-checkout", kind="hook"), Budget(115, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(94, 2))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(118, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(112, 2))
     assert project.pinned == project.status()["index"]["revision"]
 
 
@@ -180,7 +180,7 @@ def test_mcp_server_answers_the_list_of_tools_without_the_sdk(project, era, tool
         for number, (method, params) in enumerate(ERAS[era])
     ]
     loaded = load(project, "mcp", "--toolsets", toolsets, stdin="".join(json.dumps(row) + "\n" for row in rows))
-    require(loaded, Budget(54, 2, "yaml"))
+    require(loaded, Budget(52, 2))
     answers = [json.loads(line) for line in loaded["answers"]]
     assert [answer["id"] for answer in answers] == [*range(len(rows))]
     assert answers[-1]["result"]["tools"]

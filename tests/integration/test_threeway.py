@@ -14,7 +14,8 @@ from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, document, guide, root
 from tests.support.long import examples
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import COLLECTION, Choice, Decisions, decide_all
+from vmrag_link.merging.choices import Choice, Decisions
+from vmrag_link.merging.conflicts import COLLECTION, decide_all
 from vmrag_link.merging.revisions import merged_revision, virtual_base
 from vmrag_link.merging.text import both_texts
 from vmrag_link.merging.threeway import merge

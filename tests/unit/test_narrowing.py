@@ -15,8 +15,6 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import canonical_json
 from vmrag_link.retrieval.narrowed import WantedSymbol
 from vmrag_link.retrieval.narrowing import (
-    KINDS,
-    LANGUAGES,
     MOST_VALUES,
     Narrowing,
     combine,
@@ -26,6 +24,7 @@ from vmrag_link.retrieval.narrowing import (
     path_matcher,
     symbol_matcher,
 )
+from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES
 
 PREFIX = re.compile(r"(?:^|\s)(?:path|lang|symbol|kind):\S")
 

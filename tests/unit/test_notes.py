@@ -12,7 +12,8 @@ from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import ContentRefused
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import documents, notes
-from vmrag_link.sources.readable import SourceText, TreeFile, as_text, readable
+from vmrag_link.sources.listings import TreeFile
+from vmrag_link.sources.readable import SourceText, as_text, readable
 
 SOURCE = SourceSettings("notes", (".vmrag/notes/",), write=True)
 FOLDER = SOURCE.folder

@@ -160,6 +160,7 @@ def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
         "commands",
         "common",
         "editor",
+        "diff_view",
         "history_view",
         "main",
         "output",

@@ -15,7 +15,8 @@ from vmrag_link.sources import attributes as attributes_module
 from vmrag_link.sources import rules, selection
 from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes
 from vmrag_link.sources.disk import stored_form
-from vmrag_link.sources.readable import TreeFile, readable
+from vmrag_link.sources.listings import TreeFile
+from vmrag_link.sources.readable import readable
 from vmrag_link.sources.selection import Candidate
 from vmrag_link.sources.wildmatch import translate
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:  # the MCP server starts without it
 
 R = TypeVar("R")
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-_FROM_HERE = re.compile(r"(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)", re.DOTALL)
+_FROM_HERE = r"(?s)(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)"
 
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
@@ -185,7 +185,7 @@ def rest_line(shown: int, total: int, offset: int) -> str:
 
 def title_beside(doc_id: str, title: object) -> str:
     """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
-    return f"  {title}" if isinstance(title, str) and title and _UUID.fullmatch(doc_id) else ""
+    return f"  {title}" if isinstance(title, str) and title and re.fullmatch(_UUID, doc_id) else ""
 
 
 def path_from(directory: Path, file: Path) -> str:
@@ -199,7 +199,7 @@ def path_from(directory: Path, file: Path) -> str:
 
 def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
     """Return the name of a document, with a path that begins with `./` or `../` below the top."""
-    match = _FROM_HERE.fullmatch(name)
+    match = re.fullmatch(_FROM_HERE, name)
     if match is None:
         return name
     path = os.path.relpath(directory / match["path"], workspace.places.top)
@@ -221,7 +221,7 @@ _PROPOSALS = 100
 _LOOK_SECONDS = 0.5
 """How long documents are looked through."""
 
-_WORD = re.compile(r"[\w./@%+=:,][\w./@%+=:,-]*")
+_WORD = r"[\w./@%+=:,][\w./@%+=:,-]*"
 
 _Values = Callable[["Workspace", click.Context, str], Iterable[str]]
 """What could stand there; `str` is what was typed of it."""
@@ -269,7 +269,7 @@ def _proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list
     ws = Workspace.open(directory_of(ctx), QUIET, patience=0)
     try:
         found = itertools.chain.from_iterable(values(ws, ctx, typed) for values in kinds)
-        fitting = (each for each in found if each.startswith(typed) and _WORD.fullmatch(each))
+        fitting = (each for each in found if each.startswith(typed) and re.fullmatch(_WORD, each))
         return list(itertools.islice(dict.fromkeys(fitting), _PROPOSALS))
     finally:
         ws.close()

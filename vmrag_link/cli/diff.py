@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli import history_view, output
+from vmrag_link.cli import diff_view, history_view, output
 from vmrag_link.cli.answering import side_by_side
 from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.history_view import INDENT, SHORT, SHORT_COMMIT, Form
+from vmrag_link.cli.diff_view import INDENT
+from vmrag_link.cli.history_view import SHORT, SHORT_COMMIT, Form
 from vmrag_link.errors import UsageInvalid, plural
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ def command(
         if invocation.as_json:
             invocation.emit(diff.report())
         else:
-            invocation.page(ws, history_view.diff_lines(diff, form or "text"))
+            invocation.page(ws, diff_view.diff_lines(diff, form or "text"))
             if invocation.verbosity >= 0:
-                for note in history_view.diff_notes(diff, form or "text"):
+                for note in diff_view.diff_notes(diff, form or "text"):
                     output.complain(note)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,11 +14,13 @@ from vmrag_link.cli.base import Invocation, described, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, UsageInvalid, quoted
-from vmrag_link.ops.history import file_history, history, ranges
-from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.history.file_history import FileHistory
+from vmrag_link.ops.history import history
 from vmrag_link.ops.history.history import LogStep, Revisions
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.file_history import FileHistory
+    from vmrag_link.ops.history.word_diff import WordDiff
 
 USUAL = 20
 
@@ -57,7 +60,7 @@ def command(
     detail = history_view.DETAILS[shown] if shown else None
     with invocation.workspace() as ws:
         places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
-        file = file_history.file_history(ws, places, limit=limit or USUAL)
+        file = _find_file_history(ws, places, limit=limit or USUAL) if places else None
         if file:
             _refuse_graph(file, graph=graph)
             moved = "" if invocation.as_json else _find_stored_history(ws, file)
@@ -79,6 +82,12 @@ def command(
         output.complain(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
 
 
+def _find_file_history(ws: Workspace, places: tuple[str, ...], *, limit: int) -> FileHistory | None:
+    from vmrag_link.ops.history import file_history
+
+    return file_history.file_history(ws, places, limit=limit)
+
+
 def _find_stored_history(ws: Workspace, file: FileHistory) -> str:
     """Return the command that shows the history of a note as a stored document."""
     if not file.is_note:
@@ -95,6 +104,7 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
     header = (changes[0].after or changes[0].before) if changes else None
     if header is None:
         return ""
+    from vmrag_link.ops.history.document_names import DocumentName
     from vmrag_link.ops.history.moved_history import find_note_path
 
     path = find_note_path(ws, DocumentName(*header.key))
@@ -106,10 +116,11 @@ def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
     """Let errors about names speak of files as well, as `known.naming_files` does."""
     named = places[-1] if places else ""
     naming: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if named and not ranges.parse_range(named):
-        from vmrag_link.ops.history import known
+    if named:
+        from vmrag_link.ops.history import known, ranges
 
-        naming = known.naming_files(ws, named)
+        if not ranges.parse_range(named):
+            naming = known.naming_files(ws, named)
     try:
         with naming:
             yield
@@ -135,8 +146,7 @@ def _file_lines(found: FileHistory, *, oneline: bool, form: Form | None) -> Iter
     for step in found.steps:
         yield from history_view.commit_oneline(step.info) if oneline else history_view.commit_entry(step.info)
         if form:
-            made = found.diff(step, history_view.DETAILS[form])
-            yield from ("", *history_view.diff_lines(made, form), *history_view.diff_notes(made, form), "")
+            yield from _diff_lines(found.diff(step, history_view.DETAILS[form]), form)
 
 
 def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:
@@ -151,7 +161,13 @@ def _step(found: Revisions, step: LogStep, *, oneline: bool, form: Form | None) 
     else:
         yield from history_view.revision_entry(step.info, _change_text(found, step))
     if form:
-        yield from ("", *history_view.diff_lines(found.diff(step, history_view.DETAILS[form]), form), "")
+        yield from _diff_lines(found.diff(step, history_view.DETAILS[form]), form)
+
+
+def _diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
+    from vmrag_link.cli import diff_view  # which loads what compares texts
+
+    yield from ("", *diff_view.diff_lines(diff, form), *diff_view.diff_notes(diff, form), "")
 
 
 def _change_text(found: Revisions, step: LogStep) -> str:

@@ -23,7 +23,6 @@ from vmrag_link.ops.index import passages as operation
 from vmrag_link.ops.index.passage_places import PlacedPassage
 from vmrag_link.ops.index.passages import PassageReport
 from vmrag_link.ops.index.query import how_to_keep
-from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query
@@ -198,7 +197,11 @@ def _changes(ws: Workspace, asked: Query, since: str, *, strict: bool) -> ShownA
 
 
 def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableStore:
-    return ws if at else stores.store_of_all(ws, asked.collections or ())
+    if at or not asked.collections:
+        return ws
+    from vmrag_link.ops.system import stores
+
+    return stores.store_of_all(ws, asked.collections)
 
 
 def _passages_answer(

@@ -9,11 +9,11 @@ from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import editor, output
 from vmrag_link.cli.base import title_beside
 from vmrag_link.errors import ContentRefused, plural
+from vmrag_link.merging.choices import Choices
 from vmrag_link.merging.conflicts import (
     COLLECTION,
     DOCUMENT,
     PROJECT,
-    Choices,
     Conflict,
     Decision,
     hunk_field,

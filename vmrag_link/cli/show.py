@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli import history_view, output
+from vmrag_link.cli import diff_view, history_view, output
 from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
@@ -68,4 +68,4 @@ def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *,
 
 def _revision(found: ShownRevision, form: Form) -> Iterator[str]:
     yield from history_view.revision_in_full(found.step.info)
-    yield from history_view.diff_lines(found.history.diff(found.step, history_view.DETAILS[form]), form)
+    yield from diff_view.diff_lines(found.history.diff(found.step, history_view.DETAILS[form]), form)

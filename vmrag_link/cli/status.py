@@ -11,8 +11,7 @@ from vmrag_link.errors import FAILED_CHECK, enumerated, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.status import status as operation
 from vmrag_link.ops.status.changes import PendingChanges, SourceChange, SourcesStatus, Unpushed
-from vmrag_link.sync.chroma_sharing import SharingState
-from vmrag_link.sync.chroma_state import ChromaState
+from vmrag_link.sync.chroma_state import ChromaState, SharingState
 from vmrag_link.workspace import Workspace
 
 TITLES = {

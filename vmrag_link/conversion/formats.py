@@ -79,6 +79,11 @@ def by_suffix(name: str) -> Format | None:
     return _BY_SUFFIX.get(suffix) or (_of_toolsets().get(suffix) if suffix else None)
 
 
+def find_built_in(name: str) -> Format | None:
+    """As `by_suffix`, without the formats of toolsets, which take long to find."""
+    return _BY_SUFFIX.get(_suffix(name))
+
+
 @functools.cache
 def _of_toolsets() -> Mapping[str, Format]:
     from vmrag_link import toolset  # nothing waits for it that has only files of ours
@@ -141,7 +146,7 @@ def _unsupported(name: str, media_type: str) -> FormatUnsupported:
 
 
 _META_WITHIN = 1024
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_META_CHARSET = rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})"
 """As browsers look for it: in the first 1024 bytes."""
 
 _CHARSETS = frozenset(
@@ -174,7 +179,7 @@ def decode(data: bytes, charset: str = "", *, is_html: bool = False) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        declared = _META_CHARSET.search(data, 0, _META_WITHIN) if is_html else None
+        declared = re.search(_META_CHARSET, data[:_META_WITHIN]) if is_html else None
         if declared is None or (name := _python_name(declared[1].decode())) in (None, "utf-8"):
             raise ContentUnreadable(f"is not UTF-8 (byte {error.start})") from None
         return _decode_as(data, name)

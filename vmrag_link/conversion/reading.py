@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _ATX_HEADING_ON_TOP = re.compile(r"(?:[ \t]*\r?\n)* {0,3}#{1,6}[ \t]+(\S[^\r\n]*)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>&#]")
 _MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|(?:=+|-+)[ \t]*(?=[\r\n]|\Z))")
-_ASCIIDOC_HEADING = re.compile(r"(?:={1,6}|#{1,6})[ \t]+(\S.*)")
-_ASCIIDOC_RULE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
-_ASCIIDOC_BLOCK = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}|`{3,}[^`]*|\*{4,}|_{4,}|={4,}|\|={3,}")
-_ASCIIDOC_ABOVE = re.compile(r"//|\[|:[^:]+:|\w+::")
+_ASCIIDOC_HEADING = r"(?:={1,6}|#{1,6})[ \t]+(\S.*)"
+_ASCIIDOC_RULE = r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}"
+_ASCIIDOC_BLOCK = r"/{4,}|-{4,}|\.{4,}|\+{4,}|`{3,}[^`]*|\*{4,}|_{4,}|={4,}|\|={3,}"
+_ASCIIDOC_ABOVE = r"//|\[|:[^:]+:|\w+::"
 """What may stand right above a title: comments, attributes, directives."""
 
-_RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
+_RST_RULE = r"([!-/:-@\[-`{-~])\1*"
 
 
 TITLE = 80
@@ -159,8 +159,8 @@ def rst_title(text: str) -> str:
         stripped = title.strip()
         if (
             not stripped
-            or _RST_RULE.fullmatch(stripped)
-            or not _RST_RULE.fullmatch(below)
+            or re.fullmatch(_RST_RULE, stripped)
+            or not re.fullmatch(_RST_RULE, below)
             or len(below) < len(stripped)
         ):
             continue
@@ -179,18 +179,18 @@ def asciidoc_title(text: str) -> str:
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         if block:
             block = "" if line == block else block
-        elif heading := _ASCIIDOC_HEADING.fullmatch(line):
+        elif heading := re.fullmatch(_ASCIIDOC_HEADING, line):
             return " ".join(heading[1].split())
-        elif _is_underlined(line, below) and (not above or _ASCIIDOC_ABOVE.match(above)):
+        elif _is_underlined(line, below) and (not above or re.match(_ASCIIDOC_ABOVE, above)):
             return " ".join(line.split())
-        elif _ASCIIDOC_BLOCK.fullmatch(line):
+        elif re.fullmatch(_ASCIIDOC_BLOCK, line):
             block = line[: len(line) - len(line.lstrip("`"))] or line  # the language stands behind its beginning alone
     return ""
 
 
 def _is_underlined(line: str, below: str) -> bool:
     """A line of words with a rule below that is as long as it, or one character off."""
-    return bool(re.match(r"\w", line) and _ASCIIDOC_RULE.fullmatch(below) and abs(len(line) - len(below)) <= 1)
+    return bool(re.match(r"\w", line) and re.fullmatch(_ASCIIDOC_RULE, below) and abs(len(line) - len(below)) <= 1)
 
 
 MAX_LEVELS = 200

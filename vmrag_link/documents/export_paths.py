@@ -86,7 +86,7 @@ def _decode(data: bytes, name: str) -> str:
 LONGEST = 255
 """Bytes of a name."""
 
-_RESERVED = re.compile(r"(?is)(?:con|conin\$|conout\$|prn|aux|nul|(?:com|lpt)[\d¹²³]) *(?:[.:].*)?")
+_RESERVED = r"(?is)(?:con|conin\$|conout\$|prn|aux|nul|(?:com|lpt)[\d¹²³]) *(?:[.:].*)?"
 """What Windows keeps for devices."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -104,7 +104,7 @@ def problem(parts: Sequence[str]) -> str | None:
         shown = "".join(each for each in part if unicodedata.category(each) != "Cf")  # macOS ignores them
         if not part or part in (".", ".."):
             return "is no path below a folder"
-        if is_git_folder(part) or _RESERVED.fullmatch(shown):
+        if is_git_folder(part) or re.fullmatch(_RESERVED, shown):
             return f"has the reserved name {part!r}"
         if re.search(r"[\x00-\x1f\\]", part) or part != part.rstrip(". "):
             return f"has the name {part!r}, which not every system can have"

@@ -39,7 +39,7 @@ BATCH = 500
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
 
-_KEPT = re.compile(r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_KEPT = r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 """Names that a collection's name can hold as they are, and that none with a hash looks like."""
 
 _LONGEST = 200
@@ -75,7 +75,7 @@ def collection_name(kind: str, name: str) -> str:
     What a collection's name cannot hold is replaced, and 32 bits of a hash of the name are added:
     who looks for two names that share a collection finds them, and their rows stay apart by id.
     """
-    if _KEPT.fullmatch(name) and len(name) <= _LONGEST:
+    if re.fullmatch(_KEPT, name) and len(name) <= _LONGEST:
         return f"{kind}_{name}"
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-_")
     import hashlib  # OpenSSL, which a way back to a view that is there does not need

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of
 from vmrag_link.engines.base_session import Stamp, dolt_stamp, doltlite_stamp
-from vmrag_link.engines.dolt.access import DoltAccess, require_private
+from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits
 from vmrag_link.errors import NotInitialized
 
@@ -131,6 +131,7 @@ def require(name: EngineName, access: DoltAccess) -> None:
         library.locate()
     elif access.server:
         from vmrag_link.engines.dolt import server_session
+        from vmrag_link.engines.dolt.access import require_private
 
         require_private(access)
         server_session.library()

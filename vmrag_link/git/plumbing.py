@@ -141,10 +141,9 @@ def _work_tree_of_container(start: Path) -> Places | None:
     return places if places.common.samefile(os.fsdecode(common)) else None
 
 
-_BAD_CONFIG = re.compile(
-    r"bad config |bad [a-z]+ config value|bad config file|unable to access '[^'\n]*config[^'\n]*'"
-    r"|maximum include depth|expected git repo version|unknown repository extension|invalid (?:section|key|value) .*config",
-    re.IGNORECASE,
+_BAD_CONFIG = (
+    r"(?i)bad config |bad [a-z]+ config value|bad config file|unable to access '[^'\n]*config[^'\n]*'"
+    r"|maximum include depth|expected git repo version|unknown repository extension|invalid (?:section|key|value) .*config"
 )
 
 
@@ -163,7 +162,7 @@ def _repairs_configuration(start: Path, said: str, *, repair: bool) -> bool:
 
         hook_config.rebuild_config(ours)
         return True
-    if _BAD_CONFIG.search(said):
+    if re.search(_BAD_CONFIG, said):
         raise _unreadable_configuration(said, hint=_CORRECT_CONFIG)
     return False
 

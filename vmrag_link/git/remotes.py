@@ -7,6 +7,7 @@ git has no codes for these errors, so its words are read.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from vmrag_link import env, proc, terminal_text
 from vmrag_link.errors import (
@@ -30,10 +31,24 @@ from vmrag_link.pin_values import DATA
 _LISTED = r"(?P<url>.+) \((?P<way>fetch|push)\)(?: \[.*\])?"
 """What `git remote --verbose` says of a URL; in brackets what a partial clone leaves out."""
 
-_HEADER = re.compile(r"(\bauthorization:).*", re.IGNORECASE)
+_HEADER = r"(?i)(\bauthorization:).*"
 
 # A name and a password, whose / and @ may not be encoded as they should be.
-_CREDENTIALS = re.compile(r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)")
+_CREDENTIALS = r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)"
+
+
+class Peer(NamedTuple):
+    """The other side of git: `where` is the name of a configured remote or a URL.
+
+    `schemes`: the only transports that may be used for it, within git's own configuration; None for
+    all that it allows. `ask`: a person may be asked for a password. `ref`: where it holds a
+    knowledge base.
+    """
+
+    where: str
+    schemes: tuple[str, ...] | None = None
+    ask: bool = False
+    ref: str = DATA
 
 
 class _Urls(Record, frozen=True):
@@ -194,7 +209,7 @@ def masked(text: str) -> str:
     """Any text, without what precedes the @ of the URLs in it, and without `Authorization` headers,
     which git prints where it is told to trace.
     """
-    return _HEADER.sub(r"\1 …", _CREDENTIALS.sub(r"\1", text))
+    return re.sub(_HEADER, r"\1 …", re.sub(_CREDENTIALS, r"\1", text))
 
 
 _MOST_SAID = 300

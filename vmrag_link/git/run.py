@@ -15,9 +15,7 @@ from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.paths import FileStamp, Places, file_stamps
 
-_HELD = re.compile(
-    r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
-)
+_HELD = r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
 """A file that another git command writes, or wrote when it was killed."""
 
 GUARDS = (
@@ -179,7 +177,7 @@ def failure(arguments: tuple[str, ...], done: proc.Finished, *, hint: str = "") 
 
 
 def _unlocking(said: str) -> str:
-    if not (held := _HELD.search(said)):
+    if not (held := re.search(_HELD, said)):
         return ""
     lock = held["lock"] or f"{held['locked']}.lock"
     return until_unlocked(lock)

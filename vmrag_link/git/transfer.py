@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from vmrag_link import env, proc
 from vmrag_link.errors import (
@@ -19,10 +18,9 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import credentials, refs, remotes
-from vmrag_link.git.remotes import is_mirror, push_urls, shown
+from vmrag_link.git.remotes import Peer, is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import DATA
 
 _LOCK_SECONDS = 1.0
 """How long git may hold a ref: it writes a line."""
@@ -58,20 +56,6 @@ _UP_TO_DATE = "=\t"
 """What `push --porcelain` says first of a ref that needed no push."""
 
 _NO_REF = "couldn't find remote ref"
-
-
-class Peer(NamedTuple):
-    """The other side of git: `where` is the name of a configured remote or a URL.
-
-    `schemes`: the only transports that may be used for it, within git's own configuration; None for
-    all that it allows. `ask`: a person may be asked for a password. `ref`: where it holds a
-    knowledge base.
-    """
-
-    where: str
-    schemes: tuple[str, ...] | None = None
-    ask: bool = False
-    ref: str = DATA
 
 
 def tip(places: Places, ref: str) -> str | None:

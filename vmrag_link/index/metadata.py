@@ -25,7 +25,7 @@ RESERVED_METADATA = frozenset(
 
 HNSW_PREFIX = "hnsw:"
 
-_CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
+_CHUNK = r"(?s)(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})"
 
 
 class HnswSetting(Record, frozen=True):
@@ -68,7 +68,7 @@ def chunk_id(doc_id: str, number: int) -> str:
 
 def parse_chunk_id(name: str) -> tuple[str, int] | None:
     """The document and number of the chunk with this name; None if no chunk can have it."""
-    found = _CHUNK.fullmatch(name)
+    found = re.fullmatch(_CHUNK, name)
     return (found["doc"], int(found["number"])) if found else None
 
 

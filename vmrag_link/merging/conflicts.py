@@ -12,6 +12,7 @@ import msgspec
 
 from vmrag_link.errors import ContentRefused, UsageInvalid, plural, quoted
 from vmrag_link.merging import rows
+from vmrag_link.merging.choices import Choice, Choices, Decisions
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, R, merge_rows
 from vmrag_link.merging.text import Hunk, Labels, Markers, Take, both_texts
 from vmrag_link.models import Project, Record, Row, text_of
@@ -22,25 +23,6 @@ DOCUMENT, COLLECTION, PROJECT = "document", "collection", "project"
 
 A collection counts with all its documents.
 """
-
-
-class Choice(Record, frozen=True):
-    """The result for one field in conflict, or for a part of it; `edited` takes `text`.
-
-    `neither` is for the base that git makes of several: a value that equals neither side's.
-    """
-
-    take: Literal["ours", "theirs", "union", "edited", "neither"]
-    text: str = ""
-
-
-Choices = Mapping[str, Choice]
-"""By field; by `content#KEY` for a hunk, by `metadata.KEY` for a key. A part's counts more than its
-field's.
-"""
-
-Decisions = Mapping[str, Choices]
-"""Choices by a conflict's id."""
 
 
 class Conflict(Record, frozen=True):

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine, Write, own_revisions, readable
-from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all, project_conflict
+from vmrag_link.merging.choices import Choice, Decisions
+from vmrag_link.merging.conflicts import Conflict, decide_all, project_conflict
 from vmrag_link.merging.text import VERSION
 from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
 from vmrag_link.models import At, Record, RevisionInfo, Row, Working

@@ -14,15 +14,8 @@ import msgspec
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.tables import DOCUMENTS
-from vmrag_link.merging.conflicts import (
-    COLLECTION,
-    DOCUMENT,
-    PROJECT,
-    Choices,
-    Conflict,
-    Decisions,
-    conflict_of,
-)
+from vmrag_link.merging.choices import Choices, Decisions
+from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Conflict, conflict_of
 from vmrag_link.merging.rows import R
 from vmrag_link.models import (
     At,

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from vmrag_link.index import keywords
@@ -53,8 +54,8 @@ _SHORTEST, _SHORTEST_PREFIX = 3, 5
 """Of words that are compared with names."""
 
 _WORD = re.compile(r"\w+")
-_NAME = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[\w$~]+)*")
-_WRITTEN_AS_NAME = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|_|::|->|[.#\\]\w")
+_NAME = r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[\w$~]+)*"
+_WRITTEN_AS_NAME = r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|_|::|->|[.#\\]\w"
 _DECLARING = frozenset(
     (
         "class const def enum fn fun func function impl interface macro method module namespace object protocol record "
@@ -62,25 +63,24 @@ _DECLARING = frozenset(
     ).split()
 )
 
-_TESTS = re.compile(
+_TESTS = (
     r"(?:^|/)(?:tests?|__tests__|specs?|testing|testdata|e2e|fixtures?)/"
     r"|(?:^|/)(?:test_[^/]*|conftest|[^/]*[_.-](?:test|tests|spec|specs))\.\w+$"
     r"|(?:Test|Tests|TestCase|Spec|Suite)\.(?:java|kt|kts|scala|swift|cs|php|groovy)$"
 )
-_EXAMPLES = re.compile(r"(?:^|/)(?:_?examples?|docs?_src|samples?|demos?|bench|benchmarks?)/")
-_OUTDATED = re.compile(r"(?:^|/)_?(?:compat|legacy|deprecated)[/.]")
-_MADE = re.compile(
-    r"(?:^|/)(?:vendor|third_party|node_modules|generated|dist)/|\.min\.js$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
-)
-_STUBS = re.compile(r"\.d\.[cm]?ts$|\.pyi$")
+_EXAMPLES = r"(?:^|/)(?:_?examples?|docs?_src|samples?|demos?|bench|benchmarks?)/"
+_OUTDATED = r"(?:^|/)_?(?:compat|legacy|deprecated)[/.]"
+_MADE = r"(?:^|/)(?:vendor|third_party|node_modules|generated|dist)/|\.min\.js$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
+_STUBS = r"\.d\.[cm]?ts$|\.pyi$"
 
 _LOWER = (
-    (_TESTS, re.compile(r"\btest|\bspec", re.IGNORECASE), ASIDE),
-    (_EXAMPLES, re.compile(r"\bexample|\bsample|\bdemo|\bbench", re.IGNORECASE), ASIDE),
-    (_OUTDATED, re.compile(r"compat|legacy|deprecat", re.IGNORECASE), ASIDE),
-    (_MADE, re.compile(r"generated|vendor|third.party", re.IGNORECASE), ASIDE),
-    (_STUBS, re.compile(r"\bstub", re.IGNORECASE), STUB),
+    (_TESTS, r"(?i)\btest|\bspec", ASIDE),
+    (_EXAMPLES, r"(?i)\bexample|\bsample|\bdemo|\bbench", ASIDE),
+    (_OUTDATED, r"(?i)compat|legacy|deprecat", ASIDE),
+    (_MADE, r"(?i)generated|vendor|third.party", ASIDE),
+    (_STUBS, r"(?i)\bstub", STUB),
 )
+"""Patterns of files, of questions that ask for them, and the factor without such a question."""
 
 
 class RankedPiece(NamedTuple):
@@ -95,18 +95,48 @@ class CodeQuestion:
     """What a question asks of code. `of_paths`: it says in which files, so that none is aside."""
 
     def __init__(self, text: str, *, of_paths: bool = False) -> None:
-        self.names, self.is_name = _names(text)
-        """Dotted names in parts; whether the question is one, and nothing else."""
-        self._named = frozenset(self.names)
-        self._named_alike = frozenset(map(_in_small_letters, self.names if self.is_name else ()))
-        self._parts = sorted({len(each) for each in self.names})
+        self._text = text
+        self._of_paths = of_paths
         found = keywords.words_of([text])
         self.words = [each for each in sorted(found) if len(each) >= _SHORTEST and each not in keywords.STOP_WORDS]
         self._lengths = sorted({len(each) for each in self.words if len(each) >= _SHORTEST_PREFIX})
         self._whole = frozenset(self.words)
         self._alike: dict[str, frozenset[str]] = {}
         self._said = _WORD.findall(text.lower())[:_MOST_SAID]
-        self._aside = [] if of_paths else [(path, less) for path, asked, less in _LOWER if not asked.search(text)]
+
+    # A question about collections without code needs no patterns, which take long to compile.
+
+    @cached_property
+    def _found_names(self) -> tuple[list[tuple[str, ...]], bool]:
+        return _names(self._text)
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The dotted names in the question, in parts."""
+        return self._found_names[0]
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the question is a name and nothing else."""
+        return self._found_names[1]
+
+    @cached_property
+    def _named(self) -> frozenset[tuple[str, ...]]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _named_alike(self) -> frozenset[tuple[str, ...]]:
+        return frozenset(map(_in_small_letters, self.names if self.is_name else ()))
+
+    @cached_property
+    def _parts(self) -> list[int]:
+        return sorted({len(name) for name in self.names})
+
+    @cached_property
+    def _aside(self) -> list[tuple[re.Pattern[str], int]]:
+        if self._of_paths:
+            return []
+        return [(re.compile(path), less) for path, asked, less in _LOWER if not re.search(asked, self._text)]
 
     def terms(self, text: str) -> list[list[str]]:
         """The words of the question, and the parts of those that are written as one."""
@@ -255,9 +285,9 @@ def _names(text: str) -> tuple[list[tuple[str, ...]], bool]:
     words = text.strip().rstrip("()").strip("`'\"").split()
     if len(words) == 2 and words[0].lower() in _DECLARING:  # noqa: PLR2004  the word and the name
         del words[0]
-    if len(words) == 1 and _NAME.fullmatch(words[0]):
+    if len(words) == 1 and re.fullmatch(_NAME, words[0]):
         return [_in_parts(words[0])], True
-    found = dict.fromkeys(each for each in _NAME.findall(text) if _WRITTEN_AS_NAME.search(each))
+    found = dict.fromkeys(each for each in re.findall(_NAME, text) if re.search(_WRITTEN_AS_NAME, each))
     return [_in_parts(each) for each in itertools.islice(found, keywords.MOST_WORDS)], False
 
 

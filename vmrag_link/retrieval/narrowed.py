@@ -20,7 +20,8 @@ from vmrag_link.index.metadata import chroma_value, document_metadata, is_chroma
 from vmrag_link.index.reader import HeldColumns, IndexReader
 from vmrag_link.models import Collection, DocumentHeader, IndexedPiece, Record, pieces_of
 from vmrag_link.retrieval.filters import Columns, Normal, Passes, keys_of, matching, matching_text
-from vmrag_link.retrieval.narrowing import CODE, DOCUMENT, Narrowing, dotted, has_capitals, path_matcher, symbol_matcher
+from vmrag_link.retrieval.narrowing import Narrowing, dotted, has_capitals, path_matcher, symbol_matcher
+from vmrag_link.retrieval.narrowing_values import CODE, DOCUMENT
 
 NEAR = 8
 """Rows that are read and dropped rather than asked around: a statement takes as long as so many."""

@@ -5,30 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Literal
 
-from vmrag_link.code import languages
-from vmrag_link.code.grammars import CLASSES, GRAMMAR_RULES
-from vmrag_link.conversion import formats
-from vmrag_link.errors import UsageInvalid, nearest, shortened
+from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
-
-CODE, DOCUMENT = "code", "document"
-
-_SYMBOL_KINDS = {
-    *CLASSES,
-    *(kind for grammar in GRAMMAR_RULES.values() for kind in grammar.symbols.values()),
-    "annotation",
-    "method",
-}
-
-KINDS = (CODE, DOCUMENT, *sorted(_SYMBOL_KINDS))
-"""Of a document: code or not; and of symbols."""
-
-LANGUAGES = tuple(sorted({*languages.LANGUAGES, *(each.file_type for each in formats.FORMATS)}))
-"""Of code, and the types of other files."""
 
 LONGEST_VALUE = 1000
 """Characters."""
@@ -46,26 +28,16 @@ _TOKEN = re.compile(
     r"""|"[^"]*"\S*"""  # these are words, whatever they look like
     r"""|\S+"""
 )
-_SEPARATOR = re.compile(r"::|->|[.#\\]")
-_GLOB = re.compile(r"[*?]")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_SEPARATOR = r"::|->|[.#\\]"
+_GLOB = r"[*?]"
+_HALF_PAIR = "[\ud800-\udfff]"
 
-_OTHER_NAMES = {
-    "c#": "c_sharp",
-    "csharp": "c_sharp",
-    "docker": "dockerfile",
-    "ecmascript": "javascript",
-    "f#": "fsharp",
-    "golang": "go",
-    "jupyter": "notebook",
-    "makefile": "make",
-    "node": "javascript",
-    "objc": "objective_c",
-    "plaintext": "text",
-    "restructuredtext": "rst",
-    "shell": "bash",
+_EXAMPLES: dict[Field, str] = {
+    "path": "path:src/auth, path:*.py",
+    "lang": "lang:python",
+    "symbol": "symbol:Session.refresh",
+    "kind": "kind:code, kind:class",
 }
-_OTHER_KINDS = {"doc": DOCUMENT, "docs": DOCUMENT, "documents": DOCUMENT, "func": "function"}
 
 
 class Narrowing(Record, frozen=True):
@@ -106,11 +78,23 @@ def narrowing(
     """
     found = Narrowing(
         paths=_each("path", paths, lambda path: path.removeprefix("./")),
-        languages=_each("lang", languages, language_named),
+        languages=_each("lang", languages, _name_language),
         symbols=_each("symbol", symbols, lambda symbol: dotted(symbol.removesuffix("()"))),
-        kinds=_each("kind", kinds, kind_named),
+        kinds=_each("kind", kinds, _name_kind),
     )
     return None if found == Narrowing() else found
+
+
+def _name_language(given: str) -> str:
+    from vmrag_link.retrieval.narrowing_values import language_named  # which loads all grammars' rules
+
+    return language_named(given)
+
+
+def _name_kind(given: str) -> str:
+    from vmrag_link.retrieval.narrowing_values import kind_named
+
+    return kind_named(given)
 
 
 def combine(*some: Narrowing | None) -> Narrowing | None:
@@ -146,7 +130,7 @@ def dotted(symbol: str) -> str:
     """`Session::refresh` and `Session#refresh` are `Session.refresh`."""
     if symbol.replace(".", "").isidentifier() and ".." not in symbol:
         return symbol.strip(".")
-    return ".".join(filter(None, _SEPARATOR.split(symbol)))
+    return ".".join(filter(None, re.split(_SEPARATOR, symbol)))
 
 
 def has_capitals(name: str) -> bool:
@@ -165,7 +149,7 @@ def symbol_matcher(name: str, *, within: bool) -> re.Pattern[str]:
 
 def path_matcher(wanted: str) -> Callable[[str], bool]:
     """Whether a path is meant."""
-    if _GLOB.search(wanted):
+    if re.search(_GLOB, wanted):
         pattern = _glob(wanted)
         return lambda path: pattern.fullmatch(path.removeprefix("/")) is not None
     if wanted.startswith("/"):
@@ -208,7 +192,7 @@ def _wild(escaped: str, character: str, end: str) -> str:
 def _each(field: Field, values: Iterable[str], normal: Callable[[str], str]) -> tuple[str, ...]:
     found = []
     for given in values:
-        legal = given.strip() and len(given) <= LONGEST_VALUE and not _HALF_PAIR.search(given)
+        legal = given.strip() and len(given) <= LONGEST_VALUE and not re.search(_HALF_PAIR, given)
         value = normal(given.strip()) if legal else ""
         if not value:
             raise UsageInvalid(
@@ -224,42 +208,3 @@ def _each(field: Field, values: Iterable[str], normal: Callable[[str], str]) -> 
             parameter=field,
         )
     return some
-
-
-_EXAMPLES: dict[Field, str] = {
-    "path": "path:src/auth, path:*.py",
-    "lang": "lang:python",
-    "symbol": "symbol:Session.refresh",
-    "kind": "kind:code, kind:class",
-}
-
-
-def language_named(given: str) -> str:
-    """One of `LANGUAGES`: `python` for `py`. Raises `UsageInvalid`."""
-    name = re.sub(r"[-\s]", "_", given.lower().lstrip("."))
-    if name in LANGUAGES:
-        return name
-    if found := _OTHER_NAMES.get(name) or languages.language_of(f"x.{name}"):
-        return found
-    if known := formats.by_suffix(f"x.{name}"):
-        return known.file_type
-    raise _unknown("lang", "language", given, LANGUAGES)
-
-
-def kind_named(given: str) -> str:
-    """One of `KINDS`. Raises `UsageInvalid`."""
-    name = given.lower()
-    name = _OTHER_KINDS.get(name, name)
-    if name not in KINDS:
-        raise _unknown("kind", "kind", given, KINDS)
-    return name
-
-
-def _unknown(field: Field, what: str, given: str, there: Sequence[str]) -> UsageInvalid:
-    near = nearest(given.lower(), there)
-    return UsageInvalid(
-        f"There is no {what} {given!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"There are: {', '.join(there)}.",
-        parameter=field,
-        value=shortened(given),
-    )

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmrag_link import models
-from vmrag_link.embedding.base import Model, Vector
-from vmrag_link.embedding.cache import EmbeddingCache, vectors_for
 from vmrag_link.errors import EmbeddingMismatch, IndexFailed
 from vmrag_link.index import flat_files
 from vmrag_link.index.metadata import PROVENANCE, place
@@ -19,6 +17,10 @@ from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import Distance, DocumentHeader, DocumentTable, Record, content_hash
 from vmrag_link.retrieval.narrowing import Narrowing
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.base import Model, Vector
+    from vmrag_link.embedding.cache import EmbeddingCache
 
 MOST_NEIGHBOURS = 5
 
@@ -202,6 +204,8 @@ def stored_vectors(
             collection_name=held.collection.name,
         )
     if hashes:
+        from vmrag_link.embedding.cache import vectors_for  # no query asks for these vectors
+
         made, _ = vectors_for(cache, model, {name: texts[row] for row, name in hashes.items()})
         found |= {row: made[name] for row, name in hashes.items()}
     return found

@@ -7,7 +7,6 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vmrag_link.index import flat_files, keywords
@@ -38,17 +37,19 @@ Rows = Mapping[str, Sequence[int]]
 Scores = dict[int, int]
 
 
-@dataclass(frozen=True)
 class Asked:
     """What is ranked: the chunks of these collections, or only the rows `among`, if given.
 
     `of_paths`: the rows were chosen by their files.
     """
 
-    text: str
-    collections: Sequence[IndexedCollection]
-    among: Rows | None
-    of_paths: bool = False
+    def __init__(
+        self, text: str, collections: Sequence[IndexedCollection], among: Rows | None, *, of_paths: bool = False
+    ) -> None:
+        self.text = text
+        self.collections = collections
+        self.among = among
+        self.of_paths = of_paths
 
     @functools.cached_property
     def of_code(self) -> CodeQuestion:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.embedding.base import Model
 from vmrag_link.errors import UsageInvalid, no_collection, unusable
 from vmrag_link.index import keywords, view
 from vmrag_link.index.metadata import parse_chunk_id
@@ -24,6 +23,7 @@ from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Near, Query, Query
 from vmrag_link.retrieval.ranker import Asked, Ranker
 
 if TYPE_CHECKING:
+    from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.retrieval.narrowed import RowFilter
 
@@ -241,7 +241,7 @@ class Searcher:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered_rows(query)
         of_paths = bool(query.narrowing and query.narrowing.paths)
-        asked = Asked(query.text, self._collections(query), among, of_paths)
+        asked = Asked(query.text, self._collections(query), among, of_paths=of_paths)
         scores, unit = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
         return self._answer(self._ordered(scores)[: query.k], unit=unit, digits=DIGITS[query.mode])
 
@@ -267,11 +267,11 @@ class Searcher:
 
     def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
         """The rows that pass the filters, by collection; None without filters."""
-        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, rows_of_all
-
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:
             return None
+        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, rows_of_all
+
         key = canonical_json((query.collections, where, where_document, query.narrowing))
         if key not in self._passing:
             passing: list[RowFilter] = [NarrowingFilter(query.narrowing)] if query.narrowing else []

@@ -35,7 +35,8 @@ from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import notes
 from vmrag_link.sources.disk import Disk, possible_forms
-from vmrag_link.sources.readable import NoDocument, SourceText, TreeFile, readable
+from vmrag_link.sources.listings import NoDocument, TreeFile
+from vmrag_link.sources.readable import SourceText, readable
 
 __all__ = ["SourceText", "texts_at_commit", "texts_in_work_tree"]
 
@@ -174,7 +175,7 @@ def as_written(source: SourceSettings, file: TreeFile, read: SourceText) -> Docu
         file_type = languages.language_of(path)
         page.metadata.update({"language": file_type} if file_type else {})
     else:
-        known = formats.by_suffix(path)
+        known = formats.find_built_in(path)
         file_type = known.file_type if known and known.where == "here" else "text"
         try:
             page = reading.page(read.text, file_type)

@@ -20,7 +20,8 @@ from vmrag_link.documents import export_paths
 from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import ContentRefused
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.readable import LFS_POINTER, SourceListing, SourceText, TreeFile, as_text
+from vmrag_link.sources.listings import SourceListing, TreeFile
+from vmrag_link.sources.readable import LFS_POINTER, SourceText, as_text
 
 SUFFIX = ".md"
 ID_KEY = "id"

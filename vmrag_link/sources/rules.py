@@ -17,7 +17,6 @@ import msgspec
 
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
-from vmrag_link.conversion.formats import by_suffix
 from vmrag_link.documents.import_base import MAX_ID, id_problem
 from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import raw_changes
@@ -114,18 +113,17 @@ def can_read(path: str) -> bool:
     """Return whether the format of a file is one that an import knows and a source of documents
     reads.
     """
-    return by_suffix(path) is not None and not (flaw_of_name(path) or flaw_of_kind(path, "document", by_hand=True))
+    return formats.find_built_in(path) is not None and not (
+        flaw_of_name(path) or flaw_of_kind(path, "document", by_hand=True)
+    )
 
 
 @functools.lru_cache(maxsize=1024)
 def _flaw_of_format(suffix: str) -> str:
-    found = by_suffix(f"x{suffix}")
+    plain = suffix in _PLAIN_SUFFIXES
+    found = formats.by_suffix(f"x{suffix}") if plain else formats.find_built_in(f"x{suffix}")
     if found is None:
-        return (
-            ""
-            if suffix in _PLAIN_SUFFIXES
-            else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
-        )
+        return "" if plain else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
     if found.where == "here" or found.file_type == NOTEBOOK:
         return ""
     return f"is {found.file_type}, not text as it is; `vmrag import` takes it"
@@ -236,7 +234,7 @@ def propose(paths: Iterable[str], *, stored: Collection[str] = ()) -> tuple[Sour
             excluded |= others
             continue
         ending = f".{parts[-1].rpartition('.')[2]}" if "." in parts[-1] else ""
-        known = formats.by_suffix(parts[-1])
+        known = formats.find_built_in(parts[-1])
         if known and known.file_type in PROSE:
             prose.add(ending)
         elif known and known.file_type == "text" and parts[0] in FOLDERS and len(parts) > 1:

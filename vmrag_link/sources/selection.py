@@ -21,7 +21,7 @@ from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, rules
 from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value
-from vmrag_link.sources.readable import LeftOutFile, SourceListing, TreeFile
+from vmrag_link.sources.listings import LeftOutFile, SourceListing, TreeFile
 
 Uncommitted = Literal["", "added", "modified", "unmerged"]
 

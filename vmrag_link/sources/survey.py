@@ -18,10 +18,10 @@ from vmrag_link.git.objects import blob_name
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import attributes, readable, rules
+from vmrag_link.sources import attributes, listings, rules
 from vmrag_link.sources.attributes import TreeAttributes
 from vmrag_link.sources.disk import Disk, FileState, stored_form
-from vmrag_link.sources.readable import ChangedFile, Seen, SourceListing, StoredListing
+from vmrag_link.sources.listings import ChangedFile, Seen, SourceListing, StoredListing
 from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sources.selection import Candidate, Uncommitted, attribute_contents, empty_tree, select
 
@@ -223,7 +223,7 @@ class Survey:
             and state
             and seen.storing == self.storing
             and known.stamp == state.stamp
-            and not readable.may_have_changed(state.stamp, seen.at)
+            and not listings.may_have_changed(state.stamp, seen.at)
         ):
             return state, known.blob, state.size, ""
         return self._read_file(path, max_bytes)

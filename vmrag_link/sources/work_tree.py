@@ -19,9 +19,9 @@ from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.refs import head
 from vmrag_link.paths import Places, file_stamp
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import readable, rules
+from vmrag_link.sources import listings, rules
 from vmrag_link.sources.disk import Disk
-from vmrag_link.sources.readable import Seen, SourceListing, token_of
+from vmrag_link.sources.listings import Seen, SourceListing, token_of
 from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sources.survey import UNTRACKED, Before, Survey
 
@@ -47,10 +47,10 @@ def in_work_tree(
     `GitBusy` while git goes on writing the index.
     """
     token = unchanged(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
-    if token and (stored := readable.recall_listing(cache)) and stored.token == token:
+    if token and (stored := listings.recall_listing(cache)) and stored.token == token:
         return stored.listing
     question = _question(sources, max_bytes, untracked=untracked)
-    known, before = readable.recall(cache), readable.recall_listing(cache)
+    known, before = listings.recall(cache), listings.recall_listing(cache)
     for _ in range(_ATTEMPTS):
         where = _where(places, cache, question)
         copy = _index_copy(places, where)
@@ -63,7 +63,7 @@ def in_work_tree(
             changed = survey.changed_files()
         seen = Seen(question, where.name, survey.storing, at, changed, token_of(listing))
         try:
-            readable.remember(cache, seen, listing)
+            listings.remember(cache, seen, listing)
         except OSError as error:
             if not refuses_writing(error):  # else the next call looks again
                 raise
@@ -75,13 +75,13 @@ def in_work_tree(
 def unchanged(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> str | None:
-    """The token (`readable.token_of`) of what `in_work_tree` listed last, if it would list that
+    """The token (`listings.token_of`) of what `in_work_tree` listed last, if it would list that
     again.
 
     One git process, and a look at each file that differs from the index; with `untracked` another
     one. None: something may have changed. Raises as `in_work_tree`.
     """
-    seen = readable.recall(cache)
+    seen = listings.recall(cache)
     question = _question(sources, max_bytes, untracked=untracked)
     if seen is None or seen.question != question:
         return None
@@ -101,7 +101,7 @@ def unchanged(
         pairs = [(each, state) for each, state in zip(seen.changed, states, strict=True) if each.listed]
         if any((state and state.stamp) != each.stamp for each, state in pairs):
             return None
-        doubtful = [each for each, state in pairs if state and readable.may_have_changed(state.stamp, seen.at)]
+        doubtful = [each for each, state in pairs if state and listings.may_have_changed(state.stamp, seen.at)]
         survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(seen=seen))
         if len(doubtful) > _MOST_DOUBTFUL or not survey.still(doubtful, max_bytes):
             return None

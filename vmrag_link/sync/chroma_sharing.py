@@ -21,6 +21,7 @@ from vmrag_link.paths import Places, write_atomically
 from vmrag_link.progress import Progress
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings
+from vmrag_link.sync.chroma_state import SharingState
 
 if TYPE_CHECKING:
     from vmrag_link.chroma.check import Vectors
@@ -37,22 +38,6 @@ _POLL_SECONDS = 1.0
 _DONE = ""
 
 Mode = Literal["follow", "wait", "off"]
-State = Literal["ready", "following", "off", "failed"]
-
-
-class SharingState(Record, frozen=True):
-    """How the bound index stands to the Chroma server of the settings. It says nothing about
-    answers.
-
-    `server` as people read it. `off`: nothing is put there. `error` and `hint`: why it `failed`,
-    and what to type.
-    """
-
-    state: State
-    server: str = ""
-    revision: str | None = None
-    error: str = ""
-    hint: str = ""
 
 
 class NotShared(Record, frozen=True):

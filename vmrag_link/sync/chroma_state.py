@@ -59,6 +59,21 @@ class ChromaState(Record, frozen=True):
     hint: str = ""
 
 
+class SharingState(Record, frozen=True):
+    """How the bound index stands to the Chroma server of the settings. It says nothing about
+    answers.
+
+    `server` as people read it. `off`: nothing is put there. `error` and `hint`: why it `failed`,
+    and what to type.
+    """
+
+    state: State
+    server: str = ""
+    revision: str | None = None
+    error: str = ""
+    hint: str = ""
+
+
 class Failure(Record, frozen=True):
     """Why a store was not made. `begun`: how often it was tried without coming to any end."""
 

@@ -25,7 +25,7 @@ from vmrag_link.index.views import MemoryViews, Views
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
 from vmrag_link.progress import BUILDING, Progress
-from vmrag_link.sources.readable import NoDocument
+from vmrag_link.sources.listings import NoDocument
 from vmrag_link.sync.binding import worktree_folders
 from vmrag_link.sync.chroma_state import read_committed
 

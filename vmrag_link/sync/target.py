@@ -14,7 +14,7 @@ from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.models import KbBranch, Record
+from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
 from vmrag_link.sync import lease
@@ -62,6 +62,11 @@ class Target(Record, frozen=True):
     def revision(self) -> str:
         assert self.pin is not None  # noqa: S101  asked only in the states `pinned` and `missing`
         return self.pin.dolt_commit
+
+    @property
+    def place(self) -> At:
+        """Where a write to this target reads documents."""
+        return Working(self.kb_branch.name) if self.kb_branch else self.revision
 
 
 def pinned(places: Places, trigger: Trigger) -> str | None:

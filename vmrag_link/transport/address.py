@@ -15,7 +15,7 @@ from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import RemoteEmpty, RemoteInvalid, RemoteMissing, RemoteNotTrusted, quoted
 from vmrag_link.git import remotes
 from vmrag_link.git.configuration import config_values
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA, ENGINE_DATA, hosted, own_ref, remote_flaw, shown

@@ -41,7 +41,7 @@ from vmrag_link.errors import (
     VmragError,
 )
 from vmrag_link.git import sidecar_repo, transfer
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.pin_values import DATA, DOLT_DATA

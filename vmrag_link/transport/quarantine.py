@@ -16,7 +16,7 @@ from vmrag_link.engines.base import EngineName
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import remotes, sidecar_repo, transfer
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA
 from vmrag_link.transport import copies

@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vmrag_link import clock
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, root_of
 from vmrag_link.errors import (
@@ -29,7 +28,7 @@ from vmrag_link.errors import (
     file_failures,
     set_aside,
 )
-from vmrag_link.git import plumbing, sidecar_repo
+from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import IndexView, segments_beside
 from vmrag_link.index.views import Segments
@@ -150,6 +149,9 @@ class LocalStore(StoreBesideWorkTree):
                 path=str(folder),
             )
         if not self.there:
+            from vmrag_link import clock
+            from vmrag_link.git import sidecar_repo
+
             sidecar_repo.prepare(self.places)
             with contextlib.suppress(AlreadyInitialized):  # by another process, a moment ago
                 opening.create("doltlite", folder, author=_AUTHOR, date=clock.now()).close()

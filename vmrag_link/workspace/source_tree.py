@@ -15,7 +15,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import SOURCE, At, Document, DocumentHeader, notes_metadata
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources.readable import NoDocument, SourceListing, TreeFile
+from vmrag_link.sources.listings import NoDocument, SourceListing, TreeFile
 from vmrag_link.workspace.local_store import StoreBesideWorkTree
 from vmrag_link.workspace.reader import View
 

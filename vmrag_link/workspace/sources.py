@@ -43,7 +43,7 @@ from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
-    from vmrag_link.sources.readable import NoDocument, SourceListing, TreeFile
+    from vmrag_link.sources.listings import NoDocument, SourceListing, TreeFile
     from vmrag_link.sync.adding import DocumentIndexer
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
     from vmrag_link.workspace.source_tree import SourceTree
@@ -192,7 +192,7 @@ class Sources:
         index, the last one. `damaged`: the last one is.
         """
         from vmrag_link.sources import rules, work_tree
-        from vmrag_link.sources.readable import token_of
+        from vmrag_link.sources.listings import token_of
         from vmrag_link.sync import source_views
         from vmrag_link.sync.source_views import SourceBinding
 
@@ -342,10 +342,10 @@ class Sources:
         return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
 
     def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
-        from vmrag_link.sources import readable, selection
+        from vmrag_link.sources import listings, selection
 
         notes = any(source.write for source in sources)
-        stored = readable.recall_listing(self._cache) if notes else None
+        stored = listings.recall_listing(self._cache) if notes else None
         before = stored.listing if stored else None
         return selection.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes, before=before)
 

@@ -25,7 +25,8 @@ from vmrag_link.ops.index.packed_answer import PackRequest
 from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
 from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.system import stores
-from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, language_named, narrowing
+from vmrag_link.retrieval.narrowing import narrowing
+from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, kind_named, language_named
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import DOCUMENTS, FILTER, TEXT_FILTER, CollectionName, Given, Offset
 from vmrag_mcp.registry import tool

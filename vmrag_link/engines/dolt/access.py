@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link import hosts
 from vmrag_link.errors import ConfigInvalid, shortened
 from vmrag_link.models import Record
 
@@ -56,6 +55,8 @@ def address(server: str) -> tuple[str, int]:
 
 def is_here(access: DoltAccess) -> bool:
     """Whether the server is on this machine, or a tunnel to it begins here."""
+    from vmrag_link import hosts
+
     return hosts.is_loopback(address(access.server)[0])
 
 

@@ -6,11 +6,11 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
 from vmrag_link.engines.base_session import doltlite_stamp
-from vmrag_link.engines.doltlite import extent, history, reading, remotes, schema, writing
-from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+from vmrag_link.engines.doltlite import extent, history, reading, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
@@ -26,6 +26,9 @@ from vmrag_link.models import (
     Working,
 )
 
+if TYPE_CHECKING:
+    from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+
 
 class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     """A knowledge base in one file; the modules beside this one do the work."""
@@ -36,6 +39,8 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
+        from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+
         return DoltliteComparison(self._session)
 
     @classmethod
@@ -168,9 +173,13 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     # -- writing
 
     def _store(self, place: Connection, rows: Write) -> None:
+        from vmrag_link.engines.doltlite import writing
+
         writing.store(place, rows)
 
     def _begin_merge(self, place: Connection, joining: str) -> None:
+        from vmrag_link.engines.doltlite import writing
+
         writing.begin_merge(place, joining)
 
     # -- links

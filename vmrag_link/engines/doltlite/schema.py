@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 
 from vmrag_link import terminal_text
-from vmrag_link.engines import inspection
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.records import exact
@@ -71,6 +70,8 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
 def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
     """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
     if odd := strange(connection, also=also):
+        from vmrag_link.engines import inspection
+
         raise inspection.not_ours(where, odd)
 
 

@@ -66,7 +66,7 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
     if not ws.sources.configured:
         raise UsageInvalid("no sources are configured, so no file is a document.", hint="vmrag sources add PATH")
     clean = not (target.kb_branch and target.kb_branch.dirty)
-    renamed = not dry_run and _rename_in_queries(ws, _find_copies(ws, writing.place(target)))
+    renamed = not dry_run and _rename_in_queries(ws, _find_copies(ws, target.place))
 
     def plan(at: At) -> Planned[Deduplication]:
         report = _find_copies(ws, at)

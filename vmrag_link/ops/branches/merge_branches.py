@@ -17,7 +17,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentMissing, MergeConflict, MergeRefused, NothingSelected, TableMissing, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.merging.conflicts import Choice, Conflict, Decision, Side, decide_all
+from vmrag_link.merging.choices import Choice
+from vmrag_link.merging.conflicts import Conflict, Decision, Side, decide_all
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.merging.threeway import merge as three_way

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from vmrag_link.errors import GitReferenceMissing, HistoryMissing, RemoteError
 from vmrag_link.git import history, objects, plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.ops.commits.ancestry import is_comparable
 from vmrag_link.paths import Places
 

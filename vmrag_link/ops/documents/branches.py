@@ -20,7 +20,7 @@ from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
-_LIKE_A_HASH = re.compile(REVISION, re.IGNORECASE)
+_LIKE_A_HASH = f"(?i){REVISION}"
 """What this or another engine takes for a revision."""
 
 _LIKE_A_REF = ("refs/", "origin/")
@@ -85,7 +85,7 @@ def require_new(ws: Workspace, name: str) -> None:
     branch without a KB branch yet.
     """
     reserved = name.lower().startswith(RESERVED_PREFIX)
-    mistaken = _LIKE_A_HASH.fullmatch(name) or name.startswith(_LIKE_A_REF)
+    mistaken = re.fullmatch(_LIKE_A_HASH, name) or name.startswith(_LIKE_A_REF)
     if reserved or mistaken or not ws.engine.legal_branch_name(name):
         why = (
             f"names that begin with {RESERVED_PREFIX} are reserved"
@@ -118,7 +118,7 @@ def free_name(engine: Engine, code: str, taken: set[str]) -> str:
         engine.legal_branch_name(code)
         and code.lower() not in used
         and not reserved
-        and not _LIKE_A_HASH.fullmatch(code)
+        and not re.fullmatch(_LIKE_A_HASH, code)
     ):
         return code
     slug = re.sub(r"[^a-z0-9]+", "-", code.lower()).strip("-")[:40] or "branch"

@@ -53,7 +53,7 @@ def _find_place(ws: DocumentStore) -> DocumentPlace:
     if not isinstance(ws, Workspace):  # not versioned
         return DocumentPlace(local_store.AT, "")
     target = writing.writable(ws, index=False)
-    return DocumentPlace(writing.place(target), target.revision)
+    return DocumentPlace(target.place, target.revision)
 
 
 def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[PutCounts]:

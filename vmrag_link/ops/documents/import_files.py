@@ -154,7 +154,7 @@ def _store(
 ) -> tuple[ImportReport, Placing]:
     """Store what `read` finds from an import base, as the documents that these files are."""
     collections.require_name(collection)
-    at = writing.place(writing.writable(ws))
+    at = writing.writable(ws).place
     row = collections.exact(ws, at, collection) or collections.new(ws, collection)
     collections.require_open(row)
     base = import_bases.decide(ws, at, row, request)

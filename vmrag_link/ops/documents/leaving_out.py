@@ -25,7 +25,7 @@ from vmrag_link.models import Document
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.readable import SourceListing
+from vmrag_link.sources.listings import SourceListing
 from vmrag_link.workspace import DocumentStore, Workspace
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, standi
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.paths import FileStamp, Places, file_stamp
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.readable import LeftOutFile
+from vmrag_link.sources.listings import LeftOutFile
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import SourceTree

@@ -16,7 +16,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.sources import notes, rules
-from vmrag_link.sources.readable import LeftOutFile
+from vmrag_link.sources.listings import LeftOutFile
 from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sync import source_views
 from vmrag_link.workspace import Workspace, source_tree

@@ -164,11 +164,6 @@ def refuse_in_between(ws: Workspace) -> None:
         )
 
 
-def place(target: Target) -> At:
-    """Where a write to this target reads what is there."""
-    return Working(target.kb_branch.name) if target.kb_branch else target.revision
-
-
 def write(
     ws: DocumentStore,
     plan: Plan[R],
@@ -196,10 +191,10 @@ def write(
     for _ in range(ATTEMPTS):
         target = writable(ws, index=follow)
         stamp = ws.engine.stamp()
-        planned = plan(place(target))
+        planned = plan(target.place)
         if planned.rows is None:
             return WriteResult(planned.report, None)
-        _refuse_sources(ws, place(target), planned.rows, moved_source)
+        _refuse_sources(ws, target.place, planned.rows, moved_source)
         name = branches.prepare(ws, target)
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:

@@ -19,7 +19,7 @@ from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.revparse import HEAD, WORKING
 from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.readable import NoDocument, TreeFile
+from vmrag_link.sources.listings import NoDocument, TreeFile
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:

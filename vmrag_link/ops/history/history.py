@@ -12,17 +12,16 @@ from msgspec.structs import asdict
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange, Record
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
-from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history import document_names, log, ranges
-from vmrag_link.ops.history.diff import Diff
-from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.ranges import Reach
-from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
+from vmrag_link.ops.history import log
+from vmrag_link.ops.history.log import PinnedRevision, Reach
 from vmrag_link.workspace import Workspace
 
+# The latest revisions need nothing of names and texts.
+
 if TYPE_CHECKING:
+    from vmrag_link.ops.history.document_names import DocumentName
     from vmrag_link.ops.history.trail import DocumentVisit, Trail
+    from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 
 _MOST = 2
 _MOST_SLASHES = 16
@@ -62,11 +61,14 @@ class Revisions:
 
     def diff(self, step: LogStep, detail: Detail) -> WordDiff:
         """Against the first parent; of the document alone, if one was asked for."""
+        from vmrag_link.ops.history import diff as diffs
+        from vmrag_link.ops.history.word_diff import WordDiff
+
         old = step.info.parents[0] if step.info.parents else None
         if step.document is None:
             found = diffs.diff(self._ws.engine, old, step.info.revision)
         else:
-            found = Diff(old, step.info.revision, (step.document,), ())
+            found = diffs.Diff(old, step.info.revision, (step.document,), ())
         return WordDiff(diffs.stored_texts(self._ws.engine, old, step.info.revision), found, detail)
 
     def reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
@@ -95,6 +97,7 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
         infos = log.pinned(ws, found[:limit])
         steps = [LogStep(each, tuple(one for one in each.parents if one not in hidden)) for each in infos]
         return Revisions(ws, steps, more=len(found) > limit)
+    from vmrag_link.ops.history import document_names, ranges
     from vmrag_link.ops.history.trail import Trail
 
     trail = Trail(ws.engine, reach.heads, hidden)
@@ -113,10 +116,14 @@ def _asked(ws: Workspace, names: Sequence[str]) -> tuple[Reach, str | None]:
     """Revisions, and the name of a document. One name is that of a document if there is one, or if
     it is that of no revision and may be one that was removed.
     """
+    if not names:
+        return Reach((ws.revision_here(),)), None
+    from vmrag_link.ops.history import document_names, ranges
+
     if len(names) == _MOST:
         return ranges.reach(ws, names[0]), names[1]
-    if not names or document_names.candidates(ws.engine, ws.at(), names[0]):
-        return ranges.reach(ws, None), names[0] if names else None
+    if document_names.candidates(ws.engine, ws.at(), names[0]):
+        return ranges.reach(ws, None), names[0]
     try:
         return ranges.reach(ws, names[0]), None
     except GitReferenceMissing:
@@ -127,6 +134,9 @@ def _asked(ws: Workspace, names: Sequence[str]) -> tuple[Reach, str | None]:
 
 def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
     """What a document's name may mean: the one that is here, else one that was."""
+    from vmrag_link.ops.history import document_names
+    from vmrag_link.ops.history.document_names import DocumentName
+
     if document_names.candidates(ws.engine, ws.at(), name):
         yield document_names.find(ws.engine, [ws.at()], name)
         return

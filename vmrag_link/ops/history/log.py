@@ -8,7 +8,6 @@ import datetime as dt
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,11 +21,14 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
 
-if TYPE_CHECKING:
-    from vmrag_link.ops.history.ranges import Reach
-
-
 HEAD = "HEAD"
+
+
+class Reach(Record, frozen=True):
+    """What a log shows: all that the `heads` contain, but for the revisions in `without`."""
+
+    heads: tuple[str, ...]
+    without: AbstractSet[str] = frozenset()
 
 
 class GitCommit(Record, frozen=True):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from vmrag_link.engines.base import root_of
@@ -24,6 +23,7 @@ from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.history.log import Reach
 from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
 from vmrag_link.workspace import Workspace
 
@@ -42,13 +42,6 @@ class Ends(Record, frozen=True):
 
     old: At
     new: At
-
-
-class Reach(Record, frozen=True):
-    """What a log shows: all that the `heads` contain, but for the revisions in `without`."""
-
-    heads: tuple[str, ...]
-    without: AbstractSet[str] = frozenset()
 
 
 class NamedRange(Record, frozen=True):

@@ -20,7 +20,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import RESERVED_PREFIX
 from vmrag_link.errors import RemoteRejected, plural, quoted
 from vmrag_link.git import history, objects, transfer
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.checks.verify import VerifyReport, knowledge_remote, verify_between

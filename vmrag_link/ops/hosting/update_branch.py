@@ -22,7 +22,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.errors import PinConflict, RemoteMoved
 from vmrag_link.git import objects, pin_merge, plumbing, transfer
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.ranges import base_of

@@ -86,13 +86,16 @@ class PassagePlaces:
         question: CodeQuestion | None = None,
     ) -> PlacedPassage:
         """`question`: asks for a name, perhaps."""
-        from vmrag_link.ops.index.packing import signature_above
-
         start = self.start(passage)
         if start is None:
             return passage
         if self.pieces:
-            passage = _at_symbol(passage, self.pieces[passage.chunk], question)
+            from vmrag_link.ops.index.packing import signature_above
+
+            signature = signature_above(self.pieces, passage.chunk)
+            passage = msgspec.structs.replace(
+                _at_symbol(passage, self.pieces[passage.chunk], question), signature=signature
+            )
         excerpt = None
         if context is not None or neighbours:
             spans = [*self.beside(passage, neighbours), (start, start + len(passage.text))]
@@ -106,7 +109,6 @@ class PassagePlaces:
             file=self._file,
             file_line=self._file_line(line),
             excerpt=excerpt,
-            signature=signature_above(self.pieces, passage.chunk) if self.pieces else "",
         )
 
     def file_lines(self, passage: PlacedPassage) -> tuple[int, int] | None:

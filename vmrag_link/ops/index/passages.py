@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from vmrag_link.errors import EngineError
-from vmrag_link.git import beside
 from vmrag_link.index import keywords
 from vmrag_link.models import SOURCE, Collection, Document, Record
 from vmrag_link.ops.documents.copies import StoredCopy, find_copies
@@ -22,6 +21,9 @@ from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.shown_names import shown_names
 from vmrag_link.workspace import ReadableStore, View
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace.indexed_rows import IndexedRows
 
 
 class PassagePlace(Record, frozen=True):
@@ -179,12 +181,10 @@ def documents_of(
     ws: ReadableStore, searcher: Searcher, view: View, passages: Sequence[Hit]
 ) -> Iterator[tuple[Collection, Document]]:
     """The documents of the passages, each once."""
-    from vmrag_link.workspace.indexed_rows import IndexedRows
-
     ids: dict[str, dict[str, None]] = {}
     for each in passages:
         ids.setdefault(each.collection, {})[each.doc_id] = None
-    files = IndexedRows(view.sources.folder) if view.sources else None
+    files = _open_files(view)
     derived = {each.name: each for each in files.collections(view.at)} if files else {}
     rows = {each.name: each for each in ws.engine.collections(view.at)} if ids.keys() - derived.keys() else {}
     for name, some in ids.items():
@@ -192,6 +192,14 @@ def documents_of(
         store = files if files and name in derived else ws.engine
         if collection:
             yield from ((collection, document) for document in store.documents(view.at, collection=name, ids=some))
+
+
+def _open_files(view: View) -> IndexedRows | None:
+    if view.sources is None:
+        return None
+    from vmrag_link.workspace.indexed_rows import IndexedRows
+
+    return IndexedRows(view.sources.folder)
 
 
 def _places(
@@ -210,10 +218,11 @@ def committed_files(
     """What the files of sources among these are at the commit that answers; nothing for one that
     this clone has not any more.
     """
-    from vmrag_link.sync import source_views
-
     if view.sources is None:
         return {}
+    from vmrag_link.git import beside
+    from vmrag_link.sync import source_views
+
     tags = source_views.read(view.sources.folder).tags
     keys = [document.key for collection, document in read if collection.kind == SOURCE]
     blobs = {key: tags[key[0]][key[1]].partition(" ")[0] for key in keys}

@@ -14,7 +14,6 @@ from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, EmbeddingFailed, 
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import distrust
 from vmrag_link.models import LONGEST_QUERY, Record
-from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, only_files, viewed
 from vmrag_link.paths import TREE
@@ -85,6 +84,8 @@ def answer(ws: ReadableStore, searcher: Searcher, view: View, asked: Query) -> Q
 def require_readable(view: View, name: str, there: Sequence[str]) -> None:
     """Raises `CollectionMissing` for a source of that name, if its files cannot be read here."""
     if why := view.sources.unavailable.get(name) if view.sources else "":
+        from vmrag_link.ops.documents import collections
+
         raise collections.unreadable(name, why, there)
 
 

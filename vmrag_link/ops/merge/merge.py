@@ -11,7 +11,7 @@ from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, 
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
-from vmrag_link.merging.conflicts import Choice, Decisions
+from vmrag_link.merging.choices import Choice, Decisions
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import Merged, as_rows
 from vmrag_link.merging.threeway import merge as three_way

@@ -18,7 +18,7 @@ from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalf
 from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.merging.conflicts import Choice
+from vmrag_link.merging.choices import Choice
 from vmrag_link.models import At, Record
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin

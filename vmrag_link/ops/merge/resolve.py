@@ -10,7 +10,8 @@ from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import DocumentMissing, MergeConflict
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
-from vmrag_link.merging.conflicts import Choice, Conflict, Decision, choices_of, updated
+from vmrag_link.merging.choices import Choice
+from vmrag_link.merging.conflicts import Conflict, Decision, choices_of, updated
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.text import Labels
 from vmrag_link.merging.threeway import Merged

@@ -33,7 +33,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, Project, Record, Row, content_hash, metadata_from_row
 from vmrag_link.ops.documents import collections

@@ -44,7 +44,7 @@ def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMo
     document that a file cannot hold, and as `change_notes`; then nothing has changed.
     """
     target = writing.writable(ws, index=False)
-    at = writing.place(target)
+    at = target.place
     stored = collections.exact(ws, at, name)
     if stored is None:
         raise no_collection(name, [row.name for row in ws.engine.collections(at)])

@@ -25,7 +25,7 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs, remotes, transfer
-from vmrag_link.git.transfer import Peer
+from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover

@@ -24,11 +24,10 @@ from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions, check_path_length
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
-from vmrag_link.ops.system import relocation
+from vmrag_link.ops.system.misplaced import describe_misplaced
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, binding, lease
-from vmrag_link.sync.chroma_sharing import SharingState
-from vmrag_link.sync.chroma_state import ChromaState
+from vmrag_link.sync.chroma_state import ChromaState, SharingState
 from vmrag_link.sync.target import Target, held, unpinned, way_back
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized
@@ -340,7 +339,7 @@ def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[st
     if target.in_use_by:
         own = target.kb_branch.name if target.own and target.kb_branch else ""
         found.append(lease.shared(target.in_use_by, target.trigger.branch or "", own))
-    if elsewhere := relocation.told(ws, committed=False):
+    if elsewhere := describe_misplaced(ws, committed=False):
         found.append(elsewhere)
     aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
     names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]

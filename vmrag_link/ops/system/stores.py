@@ -21,6 +21,7 @@ from vmrag_link.documents.import_base import leads_out
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import JsonInvalid, UsageInvalid, enumerated
 from vmrag_link.models import (
+    CODEBASE,
     SYSTEM,
     SYSTEM_COLLECTIONS,
     At,
@@ -36,9 +37,10 @@ from vmrag_link.models import (
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.collections import exact, own_names, source_read_only
 from vmrag_link.ops.follow.follow_pin import follow
+from vmrag_link.ops.system.misplaced import PRIVATE
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons
 
-CODEBASE, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
+_, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
 
 WHOLE = Chunking(size=100_000, overlap=0)
 """A document is one chunk, as long as no embedding model can make sense of it anyway."""
@@ -121,10 +123,6 @@ def with_metadata(document: Document, **changes: Any) -> Document:
     """The document with some keys of its metadata changed."""
     stored = canonical_json(metadata_of(document) | changes)
     return msgspec.structs.replace(document, metadata=stored, updated_at=clock.now())
-
-
-PRIVATE = tuple(each for each in SYSTEM_COLLECTIONS if each != CODEBASE)
-"""The collections that the setting is about. Others are where those of their name are."""
 
 
 def store_for_tools(ws: Workspace, *names: str) -> DocumentStore:

@@ -33,7 +33,8 @@ from vmrag_link.ops.history import document_names, known
 from vmrag_link.ops.system import stores
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import documents
-from vmrag_link.sources.readable import SourceText, TreeFile
+from vmrag_link.sources.listings import TreeFile
+from vmrag_link.sources.readable import SourceText
 from vmrag_link.toolsets.essential import pages
 from vmrag_link.workspace import Workspace
 

@@ -20,6 +20,7 @@ from msgspec import Meta
 from vmrag_link import clock
 from vmrag_link.errors import JsonInvalid
 from vmrag_link.models import (
+    CODEBASE,
     LONGEST_QUERY,
     LONGEST_TEXT,
     At,
@@ -193,11 +194,11 @@ def _raw(request: ChatRequest) -> str:
 def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
     """The chunks of code of these files, by id."""
     wanted = set(files)
-    if not wanted or at is None or exact(ws, at, stores.CODEBASE) is None:
+    if not wanted or at is None or exact(ws, at, CODEBASE) is None:
         return []
-    headers = ws.engine.headers(at, collection=stores.CODEBASE)
+    headers = ws.engine.headers(at, collection=CODEBASE)
     ids = [each.doc_id for each in headers if file_of(each) in wanted]
-    found = ws.engine.documents(at, collection=stores.CODEBASE, ids=ids) if ids else ()
+    found = ws.engine.documents(at, collection=CODEBASE, ids=ids) if ids else ()
     return sorted(found, key=lambda each: each.doc_id)
 
 
@@ -218,7 +219,7 @@ def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> li
         before = metadata_of(each).get(CHATS_OF_CODE)
         known = [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
         rows.append(with_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
-    collection, new = stores.find_or_new(ws, at, stores.CODEBASE)
+    collection, new = stores.find_or_new(ws, at, CODEBASE)
     return [Put(collection, new, rows)]
 
 

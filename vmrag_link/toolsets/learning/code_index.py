@@ -18,7 +18,7 @@ from vmrag_link.documents.import_base import id_problem
 from vmrag_link.documents.importing import Skipped
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.git import listing
-from vmrag_link.models import At, ChangeCounts, Document, Record, content_hash, metadata_of
+from vmrag_link.models import CODEBASE, At, ChangeCounts, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
@@ -33,7 +33,7 @@ class CodeIndexRequest(Record, frozen=True):
     """`paths`: absolute ones of files and folders. None of them: everything that git tracks."""
 
     paths: Sequence[Path]
-    collection_name: str = stores.CODEBASE
+    collection_name: str = CODEBASE
 
 
 class CodeIndexReport(Record, frozen=True):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
-from vmrag_link.models import LEARNINGS
+from vmrag_link.models import CODEBASE, LEARNINGS
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.system import relocation, stores
 from vmrag_link.paths import require_no_link
@@ -271,7 +271,7 @@ def log_chat(
 @click.argument("paths", nargs=-1, type=_FILE)
 @click.option("--repo-root", type=_FILE, metavar="DIR", help="From where PATHS count; the same as -C.")
 @click.option("--all", "everything", is_flag=True, help="All files that git tracks.")
-@click.option("--collection-name", default=stores.CODEBASE, metavar="NAME", help="Where they are stored.")
+@click.option("--collection-name", default=CODEBASE, metavar="NAME", help="Where they are stored.")
 def index(
     invocation: Invocation, *, paths: tuple[Path, ...], repo_root: Path | None, everything: bool, collection_name: str
 ) -> None:

@@ -98,7 +98,7 @@ def import_sources(
     named = list(_files_of(ws, sources, selection or FileSelection(), skipped, tracked))
     if tracked and tracked.hint and not named:
         raise tracked.form_refusal()
-    find_library(ws, writing.place(writing.writable(ws)), name)
+    find_library(ws, writing.writable(ws).place, name)
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -173,7 +173,7 @@ def _read(
 def _source(ws: Workspace, name: str, what: Path | str) -> Source:
     if isinstance(what, Path):
         return named_files.read(ws, named_files.named(what))
-    at = writing.place(writing.writable(ws))
+    at = writing.writable(ws).place
     return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
 
 

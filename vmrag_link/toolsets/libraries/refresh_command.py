@@ -59,7 +59,7 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
         follow_and_warn(ws)
         at = ws.at()
     else:
-        at = writing.place(writing.writable(ws))
+        at = writing.writable(ws).place
     wanted = _wanted(ws, at, names)
     for url in filter(named_files.is_url, names):
         admit_typed(ws)(parse_url(url))

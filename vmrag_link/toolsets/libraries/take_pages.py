@@ -137,7 +137,7 @@ def take_pages(
     its `problem`.
     """
     check(name, metadata)
-    at = ws.at() if dry_run else writing.place(writing.writable(ws))
+    at = ws.at() if dry_run else writing.writable(ws).place
     find_library(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
     run = _Run(ws, name, metadata, dry_run=dry_run)

@@ -66,7 +66,7 @@ def page(
     """
     check(name, metadata)
     key = pages.key_of(url)
-    at = writing.place(writing.writable(ws))
+    at = writing.writable(ws).place
     find_library(ws, at, name)
     return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
 

@@ -25,7 +25,7 @@ from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.links import links
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.system import relocation
+from vmrag_link.ops.system import misplaced
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync import lease
 from vmrag_link.transport import connection, direct_transport, git_transport
@@ -188,8 +188,8 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
     folder = ws.places.local_kb
     if ws.local.there and (damage := ws.local.engine.damage()):
         yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
-    if ws.initialized and (told := relocation.told(ws, committed=True)):
-        yield Finding("SYSTEM_MISPLACED", "note", told, relocation.COMMAND, str(folder))
+    if ws.initialized and (sentence := misplaced.describe_misplaced(ws, committed=True)):
+        yield Finding("SYSTEM_MISPLACED", "note", sentence, misplaced.COMMAND, str(folder))
 
 
 def _check_copies(ws: Workspace) -> Iterator[Finding]:

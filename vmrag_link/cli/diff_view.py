@@ -1,0 +1,124 @@
+"""How documents that differ are printed: by `vmrag diff`, `log` and `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from vmrag_link import terminal_text
+from vmrag_link.cli import output
+from vmrag_link.cli.base import described, title_beside
+from vmrag_link.cli.history_view import Form
+from vmrag_link.errors import first_of, plural
+from vmrag_link.models import ChangeKind
+from vmrag_link.ops.history.word_diff import DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
+
+if TYPE_CHECKING:
+    from vmrag_link import worddiff
+    from vmrag_link.ops.history.diff import FileCounts
+    from vmrag_link.worddiff import Piece
+
+MARKS = {"added": ("A", "green"), "modified": ("M", "yellow"), "removed": ("D", "red")}
+COLOURS = {"delete": "red", "insert": "green", "omitted": "cyan"}
+INDENT = "    "
+
+
+def diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
+    """The documents are read while the lines are taken."""
+    return {"names": _names, "status": _status, "stat": _stat, "text": _changes}[form](diff)
+
+
+def _names(diff: WordDiff) -> Iterator[str]:
+    return (_shown_name(diff, change) for change in diff.documents())
+
+
+def _status(diff: WordDiff) -> Iterator[str]:
+    return (f"{MARKS[change.kind][0]}\t{_shown_name(diff, change)}" for change in diff.documents())
+
+
+def diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
+    """What the lines do not say."""
+    if diff.found.files and form in ("names", "status"):
+        yield f"{_file_counts(diff.found.files)}. Their names: --files"
+    if missing := diff.found.missing:
+        yield f"Not compared, because this clone does not have them: {plural(len(missing), 'file')} ({first_of(missing, 3)})."
+
+
+def _file_counts(files: Sequence[FileCounts]) -> str:
+    """Of code, how many files differ."""
+    kinds = {kind: sum(getattr(each, kind) for each in files) for kind in MARKS}
+    said = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    return f"Code: {plural(sum(kinds.values()), 'file')} ({said})"
+
+
+def _code(diff: WordDiff) -> Iterator[str]:
+    if diff.found.files:
+        yield f"{_file_counts(diff.found.files)}; to see them: --files"
+
+
+def _changes(diff: WordDiff) -> Iterator[str]:
+    hidden = 0
+    yield from _collections(diff)
+    for each in diff.documents():
+        yield _headline(each.kind, f"{_both_names(diff, each)}{title_beside(each.doc_id, each.title)}")
+        if each.words and each.words.hidden:
+            yield f"{INDENT}{output.style(hidden_suffix(each.words).removeprefix('; '), fg='magenta')}"
+        yield from _fields(each.fields)
+        if each.text:
+            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))
+        hidden += each.words.hidden if each.words else 0
+    yield described(diff.found.changes) + hidden_suffix(Words(hidden=hidden))
+    yield from _code(diff)
+
+
+def _stat(diff: WordDiff) -> Iterator[str]:
+    yield from _collections(diff)
+    width = max((len(diff.names["/".join(change.key)]) for change in diff.found.documents), default=0)
+    inserted = deleted = hidden = 0
+    for each in diff.documents():
+        words = each.words or Words()
+        inserted, deleted, hidden = inserted + words.inserted, deleted + words.deleted, hidden + words.hidden
+        counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
+        yield f"{_headline(each.kind, _both_names(diff, each).ljust(width))} | {counted}"
+    said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
+    yield described(diff.found.changes) + said + hidden_suffix(Words(hidden=hidden))
+    yield from _code(diff)
+
+
+def _collections(diff: WordDiff) -> Iterator[str]:
+    for each in diff.collections:
+        yield _headline(each.kind, f"{each.name}/ (the collection's settings)")
+        yield from _fields(each.fields)
+
+
+def _fields(fields: Iterable[FieldDiff]) -> Iterator[str]:
+    from vmrag_link import worddiff
+
+    for each in fields:
+        yield f"{INDENT}{each.name}: {_render(worddiff.difference(each.before, each.after))}"
+
+
+def _render(pieces: Iterable[Piece]) -> str:
+    """The marks stay beneath the colours: they are all there is where the output is no terminal."""
+    from vmrag_link import worddiff
+
+    return worddiff.render(pieces, style=_colour)
+
+
+def _colour(op: worddiff.Op, text: str) -> str:
+    """Line by line: a pager forgets a colour at the end of a line."""
+    return "\n".join(output.style(line, fg=COLOURS[op]) if line else "" for line in text.split("\n"))
+
+
+def _shown_name(diff: WordDiff, document: DocumentDiff) -> str:
+    return diff.names[f"{document.collection}/{document.doc_id}"]
+
+
+def _both_names(diff: WordDiff, document: DocumentDiff) -> str:
+    name = _shown_name(diff, document)
+    return f"{diff.names[document.old_name]} -> {name}" if document.old_name else name
+
+
+def _headline(kind: ChangeKind, name: str) -> str:
+    letter, colour = MARKS[kind]
+    return f"{output.style(letter, fg=colour)}  {name}"
