@@ -115,18 +115,18 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 
 BUDGETS = {
     "--version": Budget(11, 0),
-    "status": Budget(134, 8),
-    "log": Budget(117, 10),
-    "query --mode keyword setup": Budget(148, 3),
-    "query setup": Budget(153, 3, "simsimd"),
+    "status": Budget(128, 6),
+    "log": Budget(112, 6),
+    "query --mode keyword setup": Budget(137, 3),
+    "query setup": Budget(142, 3, "simsimd"),
 }
 
 
 FILES = {
-    "status": Budget(125, 6, "yaml"),
-    "query --mode keyword setup": Budget(136, 9, "yaml"),
-    "list": Budget(145, 8, "yaml"),
-    "sync": Budget(105, 6, "yaml"),
+    "status": Budget(123, 5, "yaml"),
+    "query --mode keyword setup": Budget(134, 9, "yaml"),
+    "list": Budget(138, 8, "yaml"),
+    "sync": Budget(103, 6, "yaml"),
 }
 """In a repository without a knowledge base, in which no Chroma store is in use."""
 
@@ -152,14 +152,14 @@ def test_a_command_that_reads_stays_in_its_budget(project, line):
 
 def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
-    require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(156, 6))
-    require(load(project, "commit", "-m", "rest"), Budget(135, 5))
+    require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(150, 6))
+    require(load(project, "commit", "-m", "rest"), Budget(133, 5))
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
-    require(load(project, "post-checkout", kind="hook"), Budget(94, 2))
+    require(load(project, "post-checkout", kind="hook"), Budget(86, 2))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(112, 2))
+    require(load(project, "post-checkout", kind="hook"), Budget(108, 2))
     assert project.pinned == project.status()["index"]["revision"]
 
 

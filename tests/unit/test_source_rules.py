@@ -13,7 +13,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.settings.flaws import pathspec_flaw
 from vmrag_link.sources import attributes as attributes_module
 from vmrag_link.sources import rules, selection
-from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes
+from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes, flaw_of_attributes
 from vmrag_link.sources.disk import stored_form
 from vmrag_link.sources.listings import TreeFile
 from vmrag_link.sources.readable import readable
@@ -193,7 +193,7 @@ def test_quoted_patterns_and_the_macro_binary_are_understood():
     )
     assert attributes.of("a b.md") == {"filter": "x"}
     assert attributes.of("ä.md") == {"filter": "y"}
-    assert rules.flaw_of_attributes(attributes.of("x.bin")) == "is binary, as .gitattributes says"
+    assert flaw_of_attributes(attributes.of("x.bin")) == "is binary, as .gitattributes says"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_quoted_patterns_and_the_macro_binary_are_understood():
 )
 def test_attributes_leave_files_out(stated, reason):
     values = TreeAttributes({".gitattributes": f"* text=auto\n*.md {stated}\n".encode()}, FOR_LISTING).of("a.md")
-    assert rules.flaw_of_attributes(values) == reason
+    assert flaw_of_attributes(values) == reason
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vmrag_link.ops.documents.note_restore import RestoredNotes
     from vmrag_link.ops.documents.remove import NamedRemoval
     from vmrag_link.ops.documents.writing import WriteResult
-    from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace import DocumentStore, Workspace
 
 
 UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
@@ -32,22 +32,32 @@ UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 def list_(invocation: Invocation, *, collection: str | None, outdated: bool) -> None:
     """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
     from vmrag_link.ops.documents import listing
-    from vmrag_link.ops.documents.sources_report import offered
-    from vmrag_link.ops.system import stores
 
     with invocation.workspace() as ws:
         if outdated:
             _list_outdated(invocation, ws, collection)
             return
-        store = stores.store_of(ws, collection) if collection else ws
+        store = _find_store(ws, collection) if collection else ws
         report = listing.list_documents(store, collection)
-        unnamed = not report.documents and store is ws and bool(offered(ws))
+        unnamed = not report.documents and store is ws and _has_proposals(ws)
     lines = [
         f"{UNCOMMITTED[document.uncommitted]} {document.name}  {output.style(document.title, dim=True)}"
         for document in sorted(report.documents, key=lambda row: row.name)
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
     invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
+
+
+def _find_store(ws: Workspace, collection: str) -> DocumentStore:
+    from vmrag_link.ops.system import stores
+
+    return stores.store_of(ws, collection)
+
+
+def _has_proposals(ws: Workspace) -> bool:
+    from vmrag_link.ops.documents.sources_report import offered
+
+    return bool(offered(ws))
 
 
 def _list_outdated(invocation: Invocation, ws: Workspace, collection: str | None) -> None:

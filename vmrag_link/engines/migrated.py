@@ -16,6 +16,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import EngineName, engine_of
+from vmrag_link.errors import PinMalformed
 from vmrag_link.paths import PIN_NAME, FileStamp, file_stamp, write_atomically
 from vmrag_link.pin import Pin
 
@@ -30,6 +31,14 @@ def read_pin(kb: Path, data: bytes, *, source: str = PIN_NAME) -> Pin:
     pin = pins.parse(data, source=source)
     revision = current(kb, pin.dolt_commit)
     return pin if revision == pin.dolt_commit else msgspec.structs.replace(pin, dolt_commit=revision)
+
+
+def parsed(kb: Path, data: bytes | None) -> Pin | None:
+    """Return a pin as `read_pin` reads it, or None if there is none that can be read."""
+    try:
+        return read_pin(kb, data) if data is not None else None
+    except PinMalformed:
+        return None
 
 
 def current(kb: Path, revision: str) -> str:

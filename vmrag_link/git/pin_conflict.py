@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 from vmrag_link import env
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git.pin_merge import merge_bases
 from vmrag_link.git.plumbing import look_up
 from vmrag_link.git.refs import BRANCHES, Head, busy, head
 from vmrag_link.git.run import demand, git
@@ -211,6 +210,8 @@ def _of_commits(places: Places, what: Stopped) -> dict[int, str]:
     commits: tuple[str | None, str, str]
     match what.operation:
         case "merge":
+            from vmrag_link.git.pin_merge import merge_bases
+
             base = next(iter(merge_bases(places, ["HEAD", what.commit])), None)
             commits = (base, "HEAD", what.commit)
         case "cherry-pick":

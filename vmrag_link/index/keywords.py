@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -197,9 +198,7 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     found: list[list[tuple[int, int]]] = [[] for _ in texts]
     if not phrases:
         return found
-    import secrets  # only where words are marked
-
-    begin, end = secrets.token_hex(8), secrets.token_hex(8)  # no text can hold them
+    begin, end = os.urandom(8).hex(), os.urandom(8).hex()  # no text can hold them
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute(TABLE)
         connection.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", enumerate(texts))

@@ -7,12 +7,14 @@ nothing of: `info/attributes`, the person's own file. Macros are those that are 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import beside
+from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import wildmatch
+from vmrag_link.sources.rules import included
 
 NAME = ".gitattributes"
 PATHSPEC = f":(top,glob)**/{NAME}"
@@ -203,3 +205,47 @@ def _matcher(pattern: str) -> Callable[[str, str], bool]:
         return lambda _, name: of_name(name) is not None
     of_path = wildmatch.translate(pattern).fullmatch
     return lambda path, _: of_path(path) is not None
+
+
+BINARY = "is binary, as .gitattributes says"
+
+
+def flaw_of_attributes(values: Mapping[str, Value]) -> str:
+    if why := flaw_of_storage(values):
+        return why
+    for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
+        if is_set(values.get(name)):
+            return f"is {what}, as .gitattributes says"
+    return ""
+
+
+def flaw_of_storage(values: Mapping[str, Value]) -> str:
+    """Return why attributes make a file something else than text."""
+    if not values:
+        return ""
+    if (driver := values.get(FILTER, False)) is not False:
+        if driver == "lfs":
+            return "is kept in Git LFS"
+        return (
+            f"has the filter {driver}: what lies in git is not what is read" if driver is not True else "has a filter"
+        )
+    return BINARY if is_binary(values) else ""
+
+
+def is_binary(values: Mapping[str, Value]) -> bool:
+    """Return True if attributes make a file binary."""
+    return values.get(TEXT) is False and values.get(DIFF) is False
+
+
+def is_set(value: Value | None) -> bool:
+    return value is not None and value not in (False, "false")
+
+
+def handwritten(values: Mapping[str, Value]) -> bool:
+    """Whether attributes say that nothing generated it; then no rule here guesses otherwise."""
+    return bool(values) and values.get(GENERATED, True) in (False, "false")
+
+
+def looked_at(sources: Sequence[SourceSettings]) -> list[str]:
+    """All that matters to these sources, and some that none of them has."""
+    return [*dict.fromkeys(each for source in sources for each in included(source)), PATHSPEC]

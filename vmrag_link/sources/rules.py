@@ -11,20 +11,14 @@ import functools
 import posixpath
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.documents.import_base import MAX_ID, id_problem
-from vmrag_link.errors import LimitExceeded
-from vmrag_link.git import raw_changes
-from vmrag_link.git.raw_changes import LINK, REGULAR, SUBMODULE
-from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import wildmatch
-from vmrag_link.sources.attributes import DIFF, FILTER, GENERATED, PATHSPEC, TEXT, VENDORED, Value
 
 _LOCKS = frozenset(
     (
@@ -43,9 +37,6 @@ _PLAIN_SUFFIXES = frozenset(
 NOTEBOOK = "notebook"
 
 
-BINARY = "is binary, as .gitattributes says"
-
-
 def plain_name(path: str) -> bool:
     """Whether it is an id, seen by a cheaper look than `id_problem`'s."""
     return len(path) <= MAX_ID and path.isascii() and path.isprintable()
@@ -55,48 +46,6 @@ def flaw_of_name(path: str) -> str:
     if plain_name(path):
         return ""
     return f"has a path that {why}" if (why := id_problem(path)) else ""
-
-
-def flaw_of_mode(mode: str) -> str:
-    if mode in REGULAR:
-        return ""
-    return {LINK: "is a link", SUBMODULE: "is a submodule"}.get(mode, "is no regular file")
-
-
-def flaw_of_attributes(values: Mapping[str, Value]) -> str:
-    if why := flaw_of_storage(values):
-        return why
-    for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
-        if is_set(values.get(name)):
-            return f"is {what}, as .gitattributes says"
-    return ""
-
-
-def flaw_of_storage(values: Mapping[str, Value]) -> str:
-    """Return why attributes make a file something else than text."""
-    if not values:
-        return ""
-    if (driver := values.get(FILTER, False)) is not False:
-        if driver == "lfs":
-            return "is kept in Git LFS"
-        return (
-            f"has the filter {driver}: what lies in git is not what is read" if driver is not True else "has a filter"
-        )
-    return BINARY if is_binary(values) else ""
-
-
-def is_binary(values: Mapping[str, Value]) -> bool:
-    """Return True if attributes make a file binary."""
-    return values.get(TEXT) is False and values.get(DIFF) is False
-
-
-def is_set(value: Value | None) -> bool:
-    return value is not None and value not in (False, "false")
-
-
-def handwritten(values: Mapping[str, Value]) -> bool:
-    """Whether attributes say that nothing generated it; then no rule here guesses otherwise."""
-    return bool(values) and values.get(GENERATED, True) in (False, "false")
 
 
 def flaw_of_kind(path: str, kind: str, *, by_hand: bool) -> str:
@@ -191,66 +140,3 @@ def arguments(source: SourceSettings) -> list[str]:
 def included(source: SourceSettings) -> list[str]:
     """As `arguments`, without the excludes."""
     return [f":(top,glob){each}" for each in source.paths]
-
-
-def looked_at(sources: Sequence[SourceSettings]) -> list[str]:
-    """All that matters to these sources, and some that none of them has."""
-    return [*dict.fromkeys(each for source in sources for each in included(source)), PATHSPEC]
-
-
-def untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
-    """What git does not track and does not ignore, of each source. Raises `LimitExceeded`."""
-    return [raw_changes.untracked(places, arguments(source)) for source in sources]
-
-
-def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
-    """How many there are; of more than can be listed, as many as can. It walks the work tree."""
-    try:
-        return len(set().union(*untracked_files(places, sources)))
-    except LimitExceeded:  # a folder of a package manager that nobody ignores must not hide the rest
-        return raw_changes.MOST_FILES
-
-
-PROSE = frozenset(("markdown", "rst", "asciidoc", "mdx"))
-FOLDERS = ("docs", "doc", "documentation", "Documentation", "wiki", "adr", "rfcs")
-"""Folders at the top in which texts are documentation, too, whatever their names end in."""
-
-NOT_OURS = ("node_modules", "vendor", "third_party", "bower_components", "dist", "build")
-"""Folders whose files others wrote, or a program."""
-
-NAMES = {"document": ("docs", "documentation", "files"), "code": ("code", "source-code", "symbols")}
-"""Names for new sources by kind, the preferred one first."""
-
-
-def propose(paths: Iterable[str], *, stored: Collection[str] = ()) -> tuple[SourceSettings, ...]:
-    """The documentation, and, where it can be cut here, the code among these tracked files.
-
-    `stored`: the collections of the knowledge base, whose names no source can have.
-    """
-    prose, code, folders, excluded = set[str](), set[str](), set[str](), set[str]()
-    for path in paths:
-        parts = path.split("/")
-        if others := {each for each in parts[:-1] if each in NOT_OURS}:
-            excluded |= others
-            continue
-        ending = f".{parts[-1].rpartition('.')[2]}" if "." in parts[-1] else ""
-        known = formats.find_built_in(parts[-1])
-        if known and known.file_type in PROSE:
-            prose.add(ending)
-        elif known and known.file_type == "text" and parts[0] in FOLDERS and len(parts) > 1:
-            folders.add(parts[0])
-        elif ending and not known and languages.language_of(path) in languages.GRAMMARS:
-            code.add(ending)
-    exclude = tuple(f"**/{each}/**" for each in sorted(excluded))
-    documents, symbols = (next((name for name in names if name not in stored), "") for names in NAMES.values())
-    found = []
-    if (prose or folders) and documents:
-        below = [f"{each}/**/*.txt" for each in sorted(folders)]
-        found.append(SourceSettings(documents, (*_everywhere(prose), *below), exclude))
-    if code and symbols and not languages.problem():
-        found.append(SourceSettings(symbols, _everywhere(code), exclude, "code"))
-    return tuple(found)
-
-
-def _everywhere(endings: Collection[str]) -> tuple[str, ...]:
-    return tuple(f"**/*{each}" for each in sorted(endings))

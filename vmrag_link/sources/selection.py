@@ -15,12 +15,12 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing, LimitExceeded
 from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.objects import missing_commits
-from vmrag_link.git.raw_changes import MOST_FILES, REGULAR, RawChange
+from vmrag_link.git.raw_changes import LINK, MOST_FILES, REGULAR, SUBMODULE, RawChange
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, rules
-from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value
+from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value, flaw_of_attributes, handwritten
 from vmrag_link.sources.listings import LeftOutFile, SourceListing, TreeFile
 
 Uncommitted = Literal["", "added", "modified", "unmerged"]
@@ -121,11 +121,11 @@ def _known(candidate: Candidate, attributes: TreeAttributes, kind: str) -> tuple
     anyway.
     """
     path = candidate.path
-    if why := candidate.flaw or rules.flaw_of_name(path) or rules.flaw_of_mode(candidate.mode):
+    if why := candidate.flaw or rules.flaw_of_name(path) or _flaw_of_mode(candidate.mode):
         return {}, why
     values = attributes.of(path)
-    by_hand = rules.handwritten(values)
-    return values, rules.flaw_of_attributes(values) or rules.flaw_of_kind(path, kind, by_hand=by_hand)
+    by_hand = handwritten(values)
+    return values, flaw_of_attributes(values) or rules.flaw_of_kind(path, kind, by_hand=by_hand)
 
 
 def _file(candidate: Candidate, size: int, values: Mapping[str, Value]) -> TreeFile:
@@ -133,7 +133,7 @@ def _file(candidate: Candidate, size: int, values: Mapping[str, Value]) -> TreeF
         return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted)
     encoding = values.get(ENCODING)
     stated = encoding if isinstance(encoding, str) else ""
-    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, rules.handwritten(values), stated)
+    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, handwritten(values), stated)
 
 
 def too_many(number: int) -> LimitExceeded:
@@ -239,3 +239,9 @@ def _no_commit(commit: str) -> GitReferenceMissing:
         hint="git fetch (or see what is there: git branch -a)",
         ref=commit,
     )
+
+
+def _flaw_of_mode(mode: str) -> str:
+    if mode in REGULAR:
+        return ""
+    return {LINK: "is a link", SUBMODULE: "is a submodule"}.get(mode, "is no regular file")

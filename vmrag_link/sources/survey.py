@@ -22,8 +22,8 @@ from vmrag_link.sources import attributes, listings, rules
 from vmrag_link.sources.attributes import TreeAttributes
 from vmrag_link.sources.disk import Disk, FileState, stored_form
 from vmrag_link.sources.listings import ChangedFile, Seen, SourceListing, StoredListing
-from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sources.selection import Candidate, Uncommitted, attribute_contents, empty_tree, select
+from vmrag_link.sources.untracked import untracked_count, untracked_files
 
 UNTRACKED = "?"
 """The status of a file that git does not know, beside git's own."""
@@ -140,7 +140,7 @@ class Survey:
 
     def _look(self) -> dict[str, str] | None:
         """Which files differ from the index. Times alone make no difference: the copy learns."""
-        wanted = rules.looked_at(self._sources)
+        wanted = attributes.looked_at(self._sources)
         statuses = raw_changes.changed(self._places, self._copy, wanted)
         if statuses is None or not any(self._is_news(path) for path, status in statuses.items() if status == _MODIFIED):
             return statuses
@@ -161,7 +161,7 @@ class Survey:
         """How the index differs from HEAD."""
         tree = self._commit or empty_tree(self._like)
         raw_changes.require_countable(self._places, tree)
-        return {each.path: each for each in raw_changes.staged(self._places, tree, rules.looked_at(self._sources))}
+        return {each.path: each for each in raw_changes.staged(self._places, tree, attributes.looked_at(self._sources))}
 
     def _candidates(
         self, entries: Iterable[IndexEntry], staged: Mapping[str, RawChange]

@@ -34,7 +34,7 @@ HINTS = {
     POINTER: "git lfs pull",
 }
 OTHERWISE = "Open it with another program. history lists its commits."
-_EXPECTED = (NOT_TEXT, ABSENT, POINTER, rules.BINARY)
+_EXPECTED = (NOT_TEXT, ABSENT, POINTER, attributes.BINARY)
 _BATCH_BYTES = 32_000_000
 _BATCH_FILES = 2_000
 
@@ -119,8 +119,8 @@ class TrackedTexts:
         encoding = "" if self.commit else _encoding_of(values)
         if _is_binary(data, encoding):
             return TrackedText(path, None, NOT_TEXT)
-        if rules.is_binary(values):
-            return TrackedText(path, None, rules.BINARY)
+        if attributes.is_binary(values):
+            return TrackedText(path, None, attributes.BINARY)
         if size > MOST_BYTES:
             return TrackedText(path, None, rules.flaw_of_size(size, MOST_BYTES))
         if data.startswith(readable.LFS_POINTER) and size < readable.POINTER_BYTES:

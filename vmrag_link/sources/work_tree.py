@@ -19,11 +19,11 @@ from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.refs import head
 from vmrag_link.paths import Places, file_stamp
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import listings, rules
+from vmrag_link.sources import attributes, listings, rules
 from vmrag_link.sources.disk import Disk
 from vmrag_link.sources.listings import Seen, SourceListing, token_of
-from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sources.survey import UNTRACKED, Before, Survey
+from vmrag_link.sources.untracked import untracked_count, untracked_files
 
 __all__ = ["in_work_tree", "unchanged", "untracked_count"]
 
@@ -90,7 +90,7 @@ def unchanged(
     if seen.place != where.name:
         return None
     now = raw_changes.clock(cache.parent)
-    statuses = raw_changes.changed(places, where.copy, rules.looked_at(sources))
+    statuses = raw_changes.changed(places, where.copy, attributes.looked_at(sources))
     searched = [source for source in sources if rules.searches_untracked(source, untracked=untracked)]
     if statuses is not None and searched:
         statuses |= {path: UNTRACKED for named in untracked_files(places, searched) for path in named}

@@ -23,9 +23,8 @@ from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.build import Built, How
 from vmrag_link.sync.chroma_state import ChromaState, SharingState
-from vmrag_link.sync.context import SyncContext
+from vmrag_link.sync.context import Built, How, SyncContext
 from vmrag_link.sync.target import (
     Attachment,
     State,

@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import IndexFailed, MassDeletion
@@ -17,7 +17,7 @@ from vmrag_link.index.view import IndexView, damaged_segments, problem_of_view
 from vmrag_link.index.views import RevisionView, Segments, Views, segments_of
 from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync.context import SyncContext
+from vmrag_link.sync.context import Built, SyncContext
 from vmrag_link.sync.target import Target
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def _committed_working_copy(context: SyncContext, target: Target) -> Base | None
     return None
 
 
-How = Literal["reused", "delta", "fresh"]
 NEAR = 100
 
 
@@ -106,16 +105,6 @@ class Base(Record, frozen=True):
     path: Path
     revision: str
     holding: Callable[[], contextlib.AbstractContextManager[str | None]]
-
-
-class Built(Record, frozen=True):
-    """`changes` and `chunks` count what the base did not have; `seconds` by step."""
-
-    path: Path
-    how: How
-    changes: ChangeCounts
-    chunks: ChunkCounts
-    seconds: dict[str, float]
 
 
 class Stopwatch:

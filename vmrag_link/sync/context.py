@@ -1,15 +1,16 @@
-"""What a sync works on."""
+"""What a sync works on, and what it has built."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.index.views import Views
 from vmrag_link.index.working import WorkingCopy
+from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.sync.chroma_state import ChromaStores
@@ -17,6 +18,19 @@ from vmrag_link.sync.chroma_state import ChromaStores
 if TYPE_CHECKING:
     from vmrag_link.merging.threeway import Derived
     from vmrag_link.sync.indexer import Indexer
+
+
+How = Literal["reused", "delta", "fresh"]
+
+
+class Built(Record, frozen=True):
+    """`changes` and `chunks` count what the base did not have; `seconds` by step."""
+
+    path: Path
+    how: How
+    changes: ChangeCounts
+    chunks: ChunkCounts
+    seconds: dict[str, float]
 
 
 class SyncContext(NamedTuple):

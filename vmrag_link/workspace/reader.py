@@ -114,12 +114,12 @@ class Reader:
 
         An index that proves damaged is built again, once: it is derived. `files`: as in `view`.
         """
-        from vmrag_link.sync import apply
-
         try:
             with self.view(files=files) as view:
                 return action(view)
         except IndexFailed as error:
+            from vmrag_link.sync import apply
+
             self._ws.sources.distrust()
             apply.throw_away(self._ws.sync_context, self._ws.target(), self._ws.indexed_revision())
             self._ws.progress.note(f"{error.message.rstrip('.')}. It is built again.")

@@ -15,12 +15,12 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import SOURCE, At, Document, DocumentHeader, notes_metadata
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources.listings import NoDocument, SourceListing, TreeFile
 from vmrag_link.workspace.local_store import StoreBesideWorkTree
 from vmrag_link.workspace.reader import View
 
 if TYPE_CHECKING:
     from vmrag_link.paths import Places
+    from vmrag_link.sources.listings import SourceListing, TreeFile
     from vmrag_link.workspace import Workspace
     from vmrag_link.workspace.indexed_rows import IndexedRows
     from vmrag_link.workspace.worktree import OpenSources, WorkTree
@@ -80,6 +80,7 @@ class SourceTree:
         `git.beside.look`.
         """
         from vmrag_link.sources import documents
+        from vmrag_link.sources.listings import NoDocument
 
         of_place = documents.texts_at_commit if self.commit else documents.texts_in_work_tree
         wanted: dict[str, list[TreeFile]] = defaultdict(list)

@@ -118,9 +118,9 @@ class Sources:
         if default:
             return default
         from vmrag_link.git import raw_changes
-        from vmrag_link.sources import rules
+        from vmrag_link.sources import proposal
 
-        return msgspec.structs.replace(config, sources=rules.propose(raw_changes.names_at(places, ref)))
+        return msgspec.structs.replace(config, sources=proposal.propose(raw_changes.names_at(places, ref)))
 
     @property
     def proposed(self) -> bool:
@@ -131,10 +131,10 @@ class Sources:
         """What `vmrag init` proposes."""
         if self._proposals is None:
             from vmrag_link.git import listing
-            from vmrag_link.sources import rules
+            from vmrag_link.sources import proposal
 
             tracked = listing.tracked_files(self._ws.places)
-            self._proposals = rules.propose(tracked, stored=self._ws.stored_collections())
+            self._proposals = proposal.propose(tracked, stored=self._ws.stored_collections())
         return self._proposals
 
     def stored_at(self, commit: str) -> Collection[str]:

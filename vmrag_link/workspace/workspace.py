@@ -336,14 +336,14 @@ class Workspace:
 
         Notes about documents are printed here, so that no caller can leave them out.
         """
+        if index and not rebuild and bindings.is_current(self.places, self.views):
+            self.chroma.follow()
+            return None
         from vmrag_link.sync import apply
 
         if not index:
             for note in apply.move(self.sync_context):
                 self.progress.note(note)
-            return None
-        if not rebuild and bindings.is_current(self.places, self.views):
-            self.chroma.follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":

@@ -16,6 +16,7 @@ from vmrag_action.payload import OfPullRequest
 from vmrag_action.runner import PIN, Runner, WorkflowJob
 from vmrag_action.steps.comment import FILE
 from vmrag_link import markdown_text
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import (
     OK,
     AuthenticationFailed,
@@ -31,7 +32,6 @@ from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.hosting import update_branch
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.adopt import adopt
 from vmrag_link.ops.report.comment_data import CommentData, data_of, without_report
 from vmrag_link.ops.report.ends import NamedEnd

@@ -11,6 +11,7 @@ import re
 import msgspec
 
 from vmrag_link import clock, locks
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Write, has_remembered_changes
 from vmrag_link.engines.logical import table_implied
 from vmrag_link.errors import (
@@ -251,7 +252,7 @@ def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport
     except (OSError, GitFailed) as error:
         raise _unpinned_error(target, revision, branch, str(error)) from error
     now = ws.trigger()
-    pin = pinning.parsed(ws.places.kb, now.pin)
+    pin = migrated.parsed(ws.places.kb, now.pin)
     if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
         raise _unpinned_error(target, revision, branch, moved)
     return report

@@ -8,7 +8,7 @@ from vmrag_link.git.history import Description
 from vmrag_link.ops.checks.check_queries import check_queries
 from vmrag_link.ops.checks.thresholds import CommitQuality, QualityHistory
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
-from vmrag_link.sources import rules
+from vmrag_link.sources import attributes
 from vmrag_link.workspace import Workspace
 
 
@@ -21,7 +21,7 @@ def quality_history(ws: Workspace, tip: str, *, limit: int) -> QualityHistory:
     """
     sources = ws.config.sources
     names = [f":(top,literal){name}" for name in (PIN_NAME, CONFIG_NAME)]
-    wanted = [*names, *(rules.looked_at(sources) if sources else [])]
+    wanted = [*names, *(attributes.looked_at(sources) if sources else [])]
     commits = history.changing(ws.places, plumbing.resolve(ws.places, tip), wanted, limit=limit)
     about = history.descriptions(ws.places, commits)
     found = tuple(_quality(ws, commit, about[commit]) for commit in commits)

@@ -95,7 +95,7 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
     try:
         pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
-        whole = found and pinning.parsed(ws.places.kb, found)
+        whole = found and migrated.parsed(ws.places.kb, found)
         hint = f"git add --force {PIN_NAME}" if whole else pin_conflict.restore_hint(ws.places)
         return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged_finding(blocks=True)]

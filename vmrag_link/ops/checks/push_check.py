@@ -14,6 +14,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import (
     LockError,
     PinMalformed,
@@ -31,7 +32,6 @@ from vmrag_link.merging import revisions
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, UsageInvalid, quoted
 from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer
 from vmrag_link.git.history import Walk
@@ -18,7 +19,6 @@ from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, HalfMe
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits import deepen as deepening
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases, carried
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
 from vmrag_link.ops.remotes.fetch import fetch_from

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.engines import migrated
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import history
 from vmrag_link.git.history import PinEntry, Walk
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 _KINDS = {"120000": "a symbolic link", "040000": "a directory", "160000": "a submodule"}

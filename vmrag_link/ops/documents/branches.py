@@ -14,7 +14,6 @@ from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid, quoted
 from vmrag_link.git import plumbing, refs
 from vmrag_link.git.configuration import Mapping
 from vmrag_link.models import KbBranch, Record
-from vmrag_link.ops.pins import history_pins
 from vmrag_link.pin_values import REVISION
 from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target
@@ -199,6 +198,8 @@ def _unpinned(ws: Workspace, target: Target) -> Iterator[str]:
     heads = {codes[each.name]: each for each in ws.engine.branches() if each.name in codes and each.name != own}
     if not heads:
         return
+    from vmrag_link.ops.pins import history_pins
+
     pins = history_pins.pinned_at(ws.places, heads)
     ahead = {code: each for code, each in heads.items() if code in pins and pins[code] != each.head}
     ahead = {code: each for code, each in ahead.items() if history_pins.is_unpinned(ws, pins[code], each.head)}

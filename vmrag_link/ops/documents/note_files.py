@@ -337,7 +337,9 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
         raise _refuse_file(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
     stated = note_index.attributes_of(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
     for path, values in stated.items():
-        flaw = rules.flaw_of_attributes(values) or ("has another encoding than UTF-8" if ENCODING in values else "")
+        flaw = attributes.flaw_of_attributes(values) or (
+            "has another encoding than UTF-8" if ENCODING in values else ""
+        )
         if flaw:
             raise _refuse_file(path, f"it {flaw}", f"git check-attr -a {quoted(path)}")
     settings = dict(configuration.entries(ws.places))

@@ -15,9 +15,9 @@ from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources import notes, rules
+from vmrag_link.sources import notes, proposal, rules
 from vmrag_link.sources.listings import LeftOutFile
-from vmrag_link.sources.rules import untracked_count, untracked_files
+from vmrag_link.sources.untracked import untracked_count, untracked_files
 from vmrag_link.sync import source_views
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.worktree import OpenSources
@@ -154,7 +154,7 @@ def unnamed(ws: Workspace, tracked: Sequence[str] | None = None) -> Unnamed:
     files = listing.tracked_files(ws.places) if tracked is None else tracked
     left = [path for path in files if not any(rules.is_named(each, path) for each in named)]
     names = {*ws.stored_collections(), *(each.collection for each in named)}
-    found = rules.propose(left, stored=names)
+    found = proposal.propose(left, stored=names)
     endings = Counter(f".{path.rpartition('.')[2]}" for path in left if rules.source_of(found, path))
     return Unnamed(dict(endings.most_common()), found)
 
@@ -172,7 +172,7 @@ def untracked_offers(ws: Workspace) -> int:
         files = raw_changes.untracked(ws.places, [])
     except LimitExceeded:
         return raw_changes.MOST_FILES
-    found = rules.propose(files)
+    found = proposal.propose(files)
     return sum(rules.source_of(found, path) is not None for path in files)
 
 

@@ -106,14 +106,14 @@ class TrackedFiles:
         if not files:
             return set()
         from vmrag_link.git.listing import Repositories
-        from vmrag_link.sources import attributes, rules
+        from vmrag_link.sources import attributes
 
         values = Repositories(self._ws.places).read_attributes(files, attributes.FOR_LISTING)
         most = self._ws.config.sources_max_bytes
         return {
             file
             for file in files
-            if rules.flaw_of_attributes(values.get(file, {})) or (file.exists() and file.stat().st_size > most)
+            if attributes.flaw_of_attributes(values.get(file, {})) or (file.exists() and file.stat().st_size > most)
         }
 
     def _source_of(self, path: str) -> SourceSettings | None:
@@ -133,9 +133,11 @@ class TrackedFiles:
         named = {file: source for file, path in files.items() if (source := rules.source_of(sources, path))}
         if not named:
             return {}
+        from vmrag_link.sources.untracked import untracked_files
+
         untracked: set[str] = set()
         with suppress(LimitExceeded):  # more files than a person has written
-            untracked.update(*rules.untracked_files(self._ws.places, sources))
+            untracked.update(*untracked_files(self._ws.places, sources))
         return {
             file: f"is a document of the source {source.collection!r} as soon as git tracks it: git add"
             for file, source in named.items()

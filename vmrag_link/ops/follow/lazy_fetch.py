@@ -31,7 +31,6 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import configuration, plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.sync.target import Target
@@ -103,7 +102,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
 
 def ask_again(ws: Workspace) -> None:
     """Fetch the pinned revision if it is missing because the remote did not have it."""
-    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places)) if ws.initialized else None
+    pin = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places)) if ws.initialized else None
     failure = _failure(ws, pin) if pin else None
     if failure and failure.answered:
         bring(ws)
@@ -126,7 +125,7 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
     """
     if opening.is_lost(ws.places.kb):
         raise reasons.uninitialized(ws)
-    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
+    pin = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
     if not insist and ws.elsewhere:
@@ -178,7 +177,7 @@ def require_sides(
     `given_up`, right now.
     """
     named = (("Our side", ours), ("Their side", theirs), ("The base", base))
-    sides = [(source, pin) for source, data in named if (pin := pinning.parsed(ws.places.kb, data))]
+    sides = [(source, pin) for source, data in named if (pin := migrated.parsed(ws.places.kb, data))]
     others = [pin.dolt_commit for _, pin in sides]
     problems: list[PinRevisionMissing] = []
     for source, pin in sides:

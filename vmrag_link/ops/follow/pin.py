@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from vmrag_link import locks
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved, root_of
 from vmrag_link.errors import (
     INDEXING_FAILURES,
@@ -173,5 +174,5 @@ def _revision(ws: Workspace, reference: str) -> str:
 
 def _present_name(ws: Workspace) -> str:
     """What the pin says about the branch where there is none yet; information only."""
-    old = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
+    old = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     return old.dolt_branch if old else ws.trigger().branch or "main"

@@ -9,13 +9,13 @@ import contextlib
 from pathlib import Path
 
 from vmrag_link import locks
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import Busy, GitFailed, quoted, shortened
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
-from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace, twins
 
@@ -57,6 +57,8 @@ def _pin_what_was_left(ws: Workspace) -> None:
     with locks.exclusive(ws.places.workspace_lock, purpose="pin what was left", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger or ws.engine.branch(branch.name) != branch:
             return
+        from vmrag_link.ops.pins import pinning
+
         pinning.write_pin(ws, branch.head, branch.name)
     ws.progress.note(
         f"Revision {branch.head[:7]} of {branch.name!r} was in no commit of git's when its work tree was removed; it is pinned here, "
@@ -202,6 +204,8 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     """Write the pin of an interrupted commit. If that fails (a read-only work tree, say), a note
     says so, and the next command tries again.
     """
+    from vmrag_link.ops.pins import pinning
+
     try:
         report = pinning.write_pin(ws, revision, kb_branch)
     except (OSError, GitFailed) as error:
@@ -218,5 +222,5 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
 
 
 def _pinned_revision(ws: Workspace, data: bytes | None) -> str | None:
-    pin = pinning.parsed(ws.places.kb, data)
+    pin = migrated.parsed(ws.places.kb, data)
     return pin.dolt_commit if pin else None

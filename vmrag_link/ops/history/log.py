@@ -12,13 +12,13 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from vmrag_link.engines.base import Engine, reserved, root_of
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.git import history as git_history
 from vmrag_link.git import plumbing, refs
 from vmrag_link.git.history import LoggedPins
 from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
 
 HEAD = "HEAD"

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import RemoteRejected, plural, quoted
 from vmrag_link.git import history, objects, transfer
 from vmrag_link.git.remotes import Peer
@@ -28,7 +29,6 @@ from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.merge.repair import dropped_side
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, twins

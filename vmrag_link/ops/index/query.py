@@ -159,7 +159,7 @@ def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBl
         return kb
     if not 0 < kb.sources.untracked <= MOST_UNTRACKED:
         return kb
-    from vmrag_link.sources.rules import untracked_files
+    from vmrag_link.sources.untracked import untracked_files
 
     available, _ = ws.sources.available(ws.sources.config, ws.stored_collections())
     untracked = set[str]().union(*untracked_files(ws.places, available))

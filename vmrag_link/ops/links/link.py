@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vmrag_link import clock, locks
 from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
 from vmrag_link.merging.rows import LINK_AUTHOR
@@ -160,7 +161,7 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
             staged = pinning.write_pin(ws, revision, name).staged
         else:
             old = None if created else path.read_bytes()
-            new = pins.format(pinning.next_pin(ws, pinning.parsed(ws.places.kb, old), revision, name))
+            new = pins.format(pinning.next_pin(ws, migrated.parsed(ws.places.kb, old), revision, name))
             if new != old:
                 write_atomically(path, new)
             staged = plumbing.stage(places, path)
@@ -168,5 +169,5 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
 
 
 def _current_kb_branch(ws: Workspace) -> str:
-    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
+    pin = migrated.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     return pin.dolt_branch if pin else ws.trigger().branch or "main"

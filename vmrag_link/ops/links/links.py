@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import EngineUnwritable, FileFailed, LinkMissing, quoted, refuses_writing
 from vmrag_link.git import history, objects, plumbing, repository
 from vmrag_link.git.refs import COMMIT_NAME
@@ -26,7 +27,6 @@ from vmrag_link.models import Link, Record
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.git import history, pin_merge, plumbing
 from vmrag_link.ops.history.ranges import base_of, pinned_unless_lost
 from vmrag_link.ops.merge.merge import MergeReport, merge_revision, mergeable
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
 
 

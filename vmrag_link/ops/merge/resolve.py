@@ -115,7 +115,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
     found = pin_conflict.undecided(ws.places)
     if found is None:
         raise MergeConflict("git has no pin in conflict here.", hint="vmrag pin --accept-loss REVISION")
-    named = (pinning.parsed(ws.places.kb, each) for each in found.stages)
+    named = (migrated.parsed(ws.places.kb, each) for each in found.stages)
     wanted = {pin.dolt_commit: pin for pin in named if pin and not ws.engine.has_revision(pin.dolt_commit)}
     search = losses.search(ws, wanted, offline=offline, then="vmrag resolve")
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):

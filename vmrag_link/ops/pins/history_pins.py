@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vmrag_link.engines.base import root_of
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import PinMissing, enumerated, plural
 from vmrag_link.git import history, plumbing, refs
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace

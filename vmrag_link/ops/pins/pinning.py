@@ -10,11 +10,10 @@ or back to what it had contained.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.migrated import read_pin
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
@@ -91,17 +90,6 @@ def _remote(ws: Workspace, old: Pin | None) -> str:
     """
     stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
-
-
-def parsed(kb: Path, data: bytes | None) -> Pin | None:
-    """A pin, as `migrated.read_pin` reads it; None if there is none that can be read.
-
-    A new one is written from nothing then.
-    """
-    try:
-        return read_pin(kb, data) if data is not None else None
-    except PinMalformed:
-        return None
 
 
 def is_pin(data: bytes) -> bool:

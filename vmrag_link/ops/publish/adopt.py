@@ -19,6 +19,7 @@ from vmrag_link.embedding.base import SERVICES
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import (
     ContentRefused,
     EmbeddingMismatch,
@@ -38,7 +39,6 @@ from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, Project, Record, Row, content_hash, metadata_from_row
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places

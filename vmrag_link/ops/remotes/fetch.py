@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from vmrag_link import clock
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import LINKS_BRANCH, reserved
+from vmrag_link.engines.migrated import parsed
 from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError, SchemaTooNew, first_of
 from vmrag_link.git import history, objects
 from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
@@ -19,7 +20,6 @@ from vmrag_link.models import Link, Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind, Distances
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations, revision_map
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmrag_link.git import history, refs
+from vmrag_link.engines import migrated
+from vmrag_link.git import refs
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
@@ -45,8 +45,10 @@ def unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
 
 def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
     tracking = refs.pushed(ws.places)
+    from vmrag_link.git import history  # which most commands do not load, because nothing was pushed since
+
     data = history.pins_of(ws.places, tracking.values())
-    found = [(ref, pin) for ref, commit in tracking.items() if (pin := pinning.parsed(ws.places.kb, data.get(commit)))]
+    found = [(ref, pin) for ref, commit in tracking.items() if (pin := migrated.parsed(ws.places.kb, data.get(commit)))]
     if not found:
         return ()
     revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)

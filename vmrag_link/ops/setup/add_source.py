@@ -25,7 +25,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.entries import MAX_BYTES
 from vmrag_link.settings.flaws import NOTES_FOLDER, pathspec_flaw, sources_flaw
-from vmrag_link.sources import rules
+from vmrag_link.sources import proposal, rules
 from vmrag_link.workspace import Workspace
 
 Kind = Literal["document", "code"]
@@ -161,7 +161,7 @@ def _find_target(ws: Workspace, collection: str | None, kind: Kind | None) -> So
     if collection is None:
         of_kind = kind or "document"
         names = {*ws.stored_collections(), *(source.collection for source in sources)}
-        new = next((name for name in rules.NAMES[of_kind] if name not in names), "files")
+        new = next((name for name in proposal.NAMES[of_kind] if name not in names), "files")
         target = next((source for source in sources if source.kind == of_kind and not source.write), None)
         return target or SourceSettings(new, (), (), of_kind)
     collections.require_name(collection)

@@ -1,0 +1,24 @@
+"""Files of sources that git does not track."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link.errors import LimitExceeded
+from vmrag_link.git import raw_changes
+from vmrag_link.paths import Places
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources.rules import arguments
+
+
+def untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
+    """What git does not track and does not ignore, of each source. Raises `LimitExceeded`."""
+    return [raw_changes.untracked(places, arguments(source)) for source in sources]
+
+
+def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
+    """How many there are; of more than can be listed, as many as can. It walks the work tree."""
+    try:
+        return len(set().union(*untracked_files(places, sources)))
+    except LimitExceeded:  # a folder of a package manager that nobody ignores must not hide the rest
+        return raw_changes.MOST_FILES
