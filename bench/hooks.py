@@ -15,10 +15,16 @@ from bench.switch import remove_views
 from bench.timing import Figure, Run, Sample
 
 ADDED = 4.0
-REBASE = 1.2
 MOVED = 1.1
 COMMITS = 10
 CHECKOUTS = 20
+IDLE = {
+    "switch": ("a switch between branches with equal pins", 1.1),
+    "commit": ("a commit of code alone", 1.35),
+    "rebase": ("a ten-commit rebase", 1.1),
+    "push": ("a push without a new pin", 1.2),
+}
+"""Operations in which our hooks have nothing to do, with the limit against `exit 0`."""
 
 
 def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
@@ -27,10 +33,15 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     if "pin/a" not in knowledge.git(repo, "branch", "--list", "pin/*", env=env):
         _branches(repo, env)
     checkout = {name: _checkouts(repo, path, env) for name, path in hooks.items()}
-    rebase = {name: _rebase(repo, path, env) for name, path in hooks.items()}
+    idle = {
+        (what, name): _measure_idle(repo, path, COMMANDS[what], env)
+        for what in IDLE
+        for name, path in hooks.items()
+        if name in ("none", "exit 0", "ours") or what == "rebase"
+    }
     return [
         *_added(timing.in_turn(checkout, rounds)),
-        *_rebased(timing.in_turn(rebase, rounds)),
+        *_compared(timing.in_turn(idle, rounds)),
         *_moved(timing.in_turn(_moving(repo, hooks, env), rounds)),
     ]
 
@@ -50,16 +61,17 @@ def _added(timed: dict[str, Sample]) -> list[Figure]:
     ]
 
 
-def _rebased(timed: dict[str, Sample]) -> list[Figure]:
-    seconds = {name: sample.cpu for name, sample in timed.items()}
+def _compared(timed: dict[tuple[str, str], Sample]) -> list[Figure]:
+    """Other tools' hooks are reported next to ours, without a limit."""
     return [
         Figure(
-            f"CPU of a ten-commit rebase with {name}, against `exit 0`",
-            seconds[name] / seconds["exit 0"],
-            REBASE if name == "ours" else None,
-            {each: seconds[each] for each in ("none", "exit 0", name)},
+            f"CPU of {IDLE[what][0]} with {name}, against `exit 0`",
+            sample.cpu / timed[what, "exit 0"].cpu,
+            IDLE[what][1] if name == "ours" else None,
+            {other: timed[what, other].cpu for other in ("none", "exit 0", name)},
         )
-        for name in ("ours", *_others())
+        for (what, name), sample in timed.items()
+        if name not in ("none", "exit 0")
     ]
 
 
@@ -172,12 +184,32 @@ def _checkouts(repo: Path, hooks: Path, env: dict[str, str]):
     return measure
 
 
-def _rebase(repo: Path, hooks: Path, env: dict[str, str]):
+def _repeat_command(command: str) -> str:
+    return "".join(f"{command}; ".replace("@", str(number)) for number in reversed(range(COMMITS)))
+
+
+COMMANDS = {
+    "switch": "git switch -q pin/a; git switch -q work; " * COMMITS,
+    "commit": _repeat_command("echo @ >topic-0; git commit -q -a -m @"),
+    "rebase": "git rebase -q pin/b",
+    "push": _repeat_command("git push -q origin pin/topic~@:refs/heads/work"),
+}
+
+
+def _measure_idle(repo: Path, hooks: Path, command: str, env: dict[str, str]) -> Callable[[], Run]:
+    remote = repo.with_name("remote.git")
+
     def measure() -> Run:
-        knowledge.git(repo, "-c", "core.hooksPath=/dev/null", "switch", "-q", "-C", "work", "pin/topic", env=env)
+        silent = env | {"VMRAG": "0"}
+        knowledge.git(repo, "config", "core.hooksPath", "/dev/null", env=env)
+        knowledge.git(repo, "switch", "-q", "-C", "work", "pin/topic", env=silent)
+        if not remote.exists():
+            knowledge.git(repo, "init", "-q", "--bare", str(remote), env=silent)
+            knowledge.git(repo, "config", "remote.origin.url", str(remote), env=silent)
+        knowledge.git(repo, "push", "-q", "-f", "origin", "pin/topic~9:refs/heads/work", env=silent)
         _apply(repo)
         knowledge.git(repo, "config", "core.hooksPath", str(hooks), env=env)
-        return timing.once(["git", "rebase", "-q", "pin/b"], cwd=repo, env=env)
+        return timing.once(["sh", "-ec", command], cwd=repo, env=env)
 
     return measure
 

@@ -88,7 +88,6 @@ fi
 head=
 IFS= read -r head 2>/dev/null <"$dir/HEAD"
 case $head in
-"ref: refs/heads/.invalid") head=$(git symbolic-ref -q HEAD) || head=detached ;; # refs are no files here
 "ref: "*) head=${head#ref: } ;;
 "") exit $status ;;
 *) head=detached ;;
@@ -137,6 +136,7 @@ fi
 # post-*; in a work tree that `vmrag install --worktree` left out (`PLACES`).
 
 HEAD_COMMIT = r"""
+[ "$head" != refs/heads/.invalid ] || head=$(git symbolic-ref -q HEAD) || head=detached # refs are not files here
 commit=
 find_commit() { # HEAD's commit
     [ -z "$commit" ] || return
@@ -270,13 +270,15 @@ fi
 #                    from, another one for `git commit FILE`. A failure stops the commit. Not fired
 #                    with --no-verify
 # pre-merge-commit   the same, for a merge that is about to be committed
-#   nothing uncommitted, no merge, pin unchanged (one `git status` tells)
-#                    nothing to check; only pre-commit has this gate
-#   all else         Python looks at the pin (`checks.before_commit`), with that index
+#   nothing uncommitted, no merge, and `git diff-index` finds no difference
+#                    exit 0; only pre-commit has this gate. git compares the entry of the pin in
+#                    that index with HEAD's and, by its stamps, with the file
+#   all else, also a first commit
+#                    Python checks the pin (`checks.before_commit`), with that index
 COMMIT_GATE = r"""
 if [ ! -e "$common/vmrag/kb/uncommitted" ] && [ ! -e "$dir/MERGE_HEAD" ] &&
-    [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ]; then
-    exit 0 # nothing of ours goes into this commit, or should
+    git -c core.fsmonitor=false -c core.preloadIndex=false diff-index --quiet HEAD -- .dolt-version 2>/dev/null; then
+    exit 0
 fi
 set -- "${GIT_INDEX_FILE-}"
 """
@@ -288,8 +290,8 @@ set -- "${GIT_INDEX_FILE-}"
 #            Python looks: refs go away at the other side that no line names
 #   a ref below refs/vmrag/ or refs/remotes/, or a branch whose name begins with vmrag
 #            Python looks: it may be ours, or a copy of one
-#   only deletions, or no commit that comes or goes touches the pin (one `git rev-list` tells)
-#            nothing to check
+#   only deletions, or no commit that comes or goes touches the pin
+#            nothing to check; one git process tells this, and that no remote is set to be a mirror
 #   no knowledge base, and no pin that is new: one of a commit that no remote-tracking branch has
 #            nothing to check
 #   all else
@@ -324,10 +326,21 @@ moved=$(moves <<END
 $input
 END
 ) || moved=unknown # some shells write this to a file first
-touching() { # One commit that comes or goes, and touches the pin
-    exec git rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version 2>/dev/null <<END
+ask_git() { # One commit that comes or goes and touches the pin; in the trace, each setting remote.NAME.mirror
+    export GIT_TRACE2=2 GIT_TRACE2_BRIEF=1 'GIT_TRACE2_CONFIG_PARAMS=remote.*.mirror'
+    exec git rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version 2>&1 <<END
 $moved
 END
+}
+idle() { # Does no such commit touch the pin, and does no setting make a remote a mirror?
+    if [ -n "$moved" ]; then
+        answer=$(ask_git) || return 1
+        case $newline$answer in
+        *"$newline"[0-9a-f][0-9a-f][0-9a-f][0-9a-f]* | *" remote."*.mirror*) return 1 ;;
+        *"${newline}cmd_name "*) return 0 ;;
+        esac
+    fi # no commits, or a git before 2.23, which traces otherwise
+    ! git config --get-regexp '^remote\..*\.mirror$' >/dev/null
 }
 is_mirror() { # What git was called with. husky and lefthook may stand between it and this
     process=$PPID
@@ -351,10 +364,7 @@ if is_mirror; then
 else
     case $moved in
     *ours* | unknown) ;;
-    *)
-        { [ -z "$moved" ] || { touched=$(touching) && [ -z "$touched" ]; }; } &&
-            ! git config --get-regexp '^remote\..*\.mirror$' >/dev/null && exit 0 # a remote may be told to be one
-        ;;
+    *) idle && exit 0 ;;
     esac
 fi
 new_pin() { # Does a pin go out that no remote-tracking branch has? Where that cannot be told: yes

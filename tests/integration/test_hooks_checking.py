@@ -40,10 +40,129 @@ def answers(stage, line):
 # -- commits
 
 
-def test_a_commit_of_code_alone_asks_nobody(stage):
-    stage.repo.commit("code", code="2")
-    stage.repo.git("commit", "-q", "--amend", "-m", "again")
+WAYS = {
+    "plain": ("commit", "-m", "x"),
+    "-a": ("commit", "-a", "-m", "x"),
+    "-p": ("commit", "-p", "-m", "x"),
+    "amend": ("commit", "--amend", "-m", "x"),
+    "amend -a": ("commit", "--amend", "-a", "-m", "x"),
+    "fixup": ("commit", "--fixup", "HEAD"),
+    "empty": ("commit", "--allow-empty", "--only", "-m", "x"),
+    "code": ("commit", "-m", "x", "--", "code"),
+    "-i code": ("commit", "-m", "x", "-i", "code"),
+    "pin": ("commit", "-m", "x", "--", ".dolt-version"),
+    "folder": ("-C", "folder", "commit", "-m", "x", "../code"),
+    "index": ("commit", "-m", "x"),
+}
+"""Ways to commit; `index` is one of another index file."""
+
+PINS = {
+    "same": (),
+    "written again": ("write 1",),
+    "edited": ("write x",),
+    "staged": ("write x", "add"),
+    "staged and edited back": ("write x", "add", "write 1"),
+    "staged and edited": ("write x", "add", "write y"),
+    "removed": ("rm -q",),
+    "removed from the index": ("rm -q --cached",),
+    "deleted": ("delete",),
+    "executable": ("update-index --chmod=+x",),
+}
+
+
+@pytest.fixture
+def place(stage, request, tmp_path):
+    """A work tree on a branch of its own, with `folder/`."""
+    repo = stage.repo
+    repo.git("switch", "-q", "-c", "own")
+    if request.param == "worktree":
+        repo.git("switch", "-q", "main")
+        repo.git("worktree", "add", "-q", "../linked", "own")
+        repo = Repo(tmp_path / "linked")
+    elif request.param == "submodule":
+        outer = make_repo(tmp_path / "outer")
+        outer.git("submodule", "--quiet", "add", str(repo.top), "inner")
+        repo = Repo(outer.top / "inner")
+        stage.install(repo)
+        (outer.top / ".git" / "modules" / "inner" / "vmrag" / "kb").mkdir(parents=True)
+    repo.commit("folder", **{"folder/file": "1", "code": "1"})
+    stage.apply(repo)
+    stage.lines()
+    return repo
+
+
+@pytest.mark.parametrize("place", ["", "worktree", "submodule"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("pin", PINS)
+@pytest.mark.sample(20)
+def test_every_commit_that_changes_the_pin_starts_python(stage, place, way, pin):
+    same = place.git("show", "HEAD:.dolt-version") + "\n"
+    index = {"GIT_INDEX_FILE": str(place.top.parent / "index")} if way == "index" else {}
+    if index:
+        place.git("read-tree", "HEAD", env=index)
+    for step in PINS[pin]:
+        name, _, rest = step.partition(" ")
+        if name == "write":
+            place.write(".dolt-version", same if rest == "1" else rest)
+        elif name == "delete":
+            (place.top / ".dolt-version").unlink()
+        else:
+            place.git(name, *rest.split(), ".dolt-version", env=index)
+    place.write("code", "2")
+    if way != "empty":
+        place.git("add", "code", env=index)
+    before = place.git("rev-parse", "HEAD")
+    done = place.run("-c", "core.quotePath=false", *WAYS[way], env=index, stdin="y\n" * 9)
+    committed = place.git("diff", "--name-only", before, "HEAD").split()
+    starts = asked(stage)
+    if ".dolt-version" in committed:
+        assert len(starts) == 1, done
+    if pin in ("same", "written again"):
+        assert starts == [], done
+        assert committed == ["code"] or way in ("empty", "pin", "-p"), done
+
+
+def test_commit_starts_python_if_an_earlier_index_stages_another_pin(stage):
+    """git compares the pin in the index that it commits, whatever the work tree's file is."""
+    blob = stage.repo.git("rev-parse", "side:.dolt-version")
+    stage.repo.git("update-index", "--cacheinfo", f"100644,{blob},.dolt-version")
+    stage.repo.git("commit", "-q", "-m", "x")
+    assert len(asked(stage)) == 1
+    assert stage.repo.git("rev-parse", "HEAD:.dolt-version") == blob
+
+
+@pytest.mark.parametrize("state", ["sparse", "assume unchanged", "untracked", "line ends", "no pin"])
+def test_commit_of_code_starts_no_python_whatever_git_notes_about_the_pin(stage, state):
+    repo = stage.repo
+    if state == "sparse":
+        repo.git("sparse-checkout", "set", "--no-cone", "/code")
+        assert not (repo.top / ".dolt-version").exists()
+    elif state == "assume unchanged":
+        repo.git("update-index", "--assume-unchanged", ".dolt-version")
+        repo.write(".dolt-version", "x")
+    elif state == "line ends":
+        repo.git("config", "core.autocrlf", "true")
+        (repo.top / ".dolt-version").unlink()
+        repo.git("checkout", "-q", "--", ".dolt-version")
+        assert b"\r\n" in (repo.top / ".dolt-version").read_bytes()
+    else:
+        repo.git("rm", "-q", ".dolt-version")
+        repo.git("commit", "-q", "--no-verify", "-m", "no pin")
+        if state == "untracked":
+            repo.write(".dolt-version", "x")
+    stage.lines()
+    for way in (("-m", "x"), ("-a", "-m", "x"), ("-m", "x", "--", "code")):
+        repo.write("code", " ".join(way))
+        repo.git("add", "code")
+        repo.git("commit", "-q", *way)
     assert asked(stage) == []
+
+
+def test_first_commit_starts_python_only_to_check_its_pin(stage):
+    stage.repo.git("checkout", "-q", "--orphan", "new")
+    stage.lines()
+    stage.repo.git("commit", "-q", "-m", "x")
+    assert asked(stage) == ["pre-commit .git/index"]
 
 
 @pytest.mark.parametrize("how", ["staged", "unstaged", "uncommitted documents", "open merge", "removed"])

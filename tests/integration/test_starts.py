@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support import traced
 from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
@@ -161,6 +162,29 @@ def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(projec
     project.git("switch", "-q", "feature")
     require(load(project, "post-checkout", kind="hook"), Budget(108, 2))
     assert project.pinned == project.status()["index"]["revision"]
+
+
+HOOKS = {
+    "post-checkout": (("switch", "-q", "-c", "topic"), 1),
+    "pre-commit": (("commit", "-q", "-a", "-m", "code"), 2),
+    "post-commit": (("commit", "-q", "-a", "-m", "code"), 1),
+    "post-rewrite": (("commit", "-q", "-a", "--amend", "-m", "code"), 1),
+    "pre-push": (("push", "-q"), 3),
+}
+"""What git does, and the processes of the hook if it has nothing to do: its shell, git, and copies
+of the shell.
+"""
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hook_with_nothing_to_do_starts_at_most_one_program(project, hook):
+    traced.require()
+    project.commit("code", **{"code.py": "1"})
+    project.write("code.py", "2")
+    command, processes = HOOKS[hook]
+    started = traced.hook_processes(project, hook, *command)
+    assert [line.split()[0] for line in started[1:] if line] in ([], ["git"]), started
+    assert len(started) == processes, started
 
 
 META = "io.modelcontextprotocol/"
