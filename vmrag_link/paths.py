@@ -229,11 +229,6 @@ class Places(NamedTuple):
         return self.own / TREE
 
     @property
-    def pending(self) -> Path:
-        """The mark of a hook that put a sync off."""
-        return self.own / "pending"
-
-    @property
     def workspace(self) -> Path:
         return self.own / "workspace.json"
 

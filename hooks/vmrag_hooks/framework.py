@@ -15,8 +15,8 @@ from pathlib import Path
 
 from vmrag_hooks import installer, shims
 from vmrag_hooks.boundary import guarded
-from vmrag_link import env, permissions, proc
-from vmrag_link.git import plumbing, sidecar_repo
+from vmrag_link import env, proc
+from vmrag_link.git import plumbing
 from vmrag_link.paths import Places, read_recorded_path
 
 
@@ -56,9 +56,6 @@ def sync() -> bool:
     if _has_interpreter(places):
         hook, *arguments = event or ("post-checkout",)
         proc.run(["sh", "-c", shims.text(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
-    elif places.kb.exists():
-        sidecar_repo.prepare(places)
-        permissions.make_file(places.pending)  # the next query looks by itself
     return False
 
 

@@ -199,7 +199,7 @@ fi
 #   another branch with the same pin, and neither uncommitted documents nor a killed commit
 #                            the same documents, the same index: the next command notes HEAD's name
 #   in a rebase, am, sequence or bisect, or in another command's hook
-#                            more of the same follows: leave the mark `pending`, no more
+#                            nothing: more of the same follows
 #   all else, also the end of a rebase
 #                            Python brings knowledge base and index to the pin (`run.follow`)
 SYNC = r"""
@@ -243,26 +243,19 @@ followed() { # Is Chroma's store at HEAD's files, or does it follow none?
     [ "$line" = "$commit" ]
 }
 
-moved=
-if [ -f "$dir/vmrag/applied" ]; then
-    unchanged 3<"$dir/vmrag/applied" || moved=knowledge
-elif [ -d "$common/vmrag/kb" ]; then
-    moved=knowledge
-fi
-[ -n "$moved" ] || ! followed || exit $status
-
-# Where more of the same follows leave a mark and no more: the end of a rebase tells post-rewrite, the end of a bisect brings a branch
-# back, and the next query looks by itself. So too within another command's hook: pre-commit checks files out, and back again.
-if [ "$hook $1" != "post-rewrite rebase" ]; then
-    if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ] || [ -d "$dir/sequencer" ] ||
+more_follows() { # Is git, or another command around it, in the middle of something?
+    [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ] || [ -d "$dir/sequencer" ] ||
         { [ $hook = post-checkout ] && [ -n "${GIT_INDEX_FILE-}${_PRE_COMMIT_SKIP_POST_CHECKOUT-}" ]; } ||
-        { [ -f "$dir/BISECT_LOG" ] && [ "$head" = detached ]; }; then
-        if [ -n "$moved" ]; then
-            [ -d "$dir/vmrag" ] || mkdir -m 700 "$dir/vmrag" 2>/dev/null
-            made "$dir/vmrag/pending"
-        fi
-        exit $status
-    fi
+        { [ -f "$dir/BISECT_LOG" ] && [ "$head" = detached ]; }
+}
+
+# The end of a rebase fires post-rewrite, the end of a bisect brings a branch back, and each command compares HEAD and the pin.
+# This is also for checkouts in another command's hook: the pre-commit framework checks files out and back.
+[ "$hook $1" != "post-rewrite rebase" ] && more_follows && exit $status
+if [ -f "$dir/vmrag/applied" ]; then
+    unchanged 3<"$dir/vmrag/applied" && followed && exit $status
+elif [ ! -d "$common/vmrag/kb" ]; then
+    followed && exit $status
 fi
 """
 

@@ -273,14 +273,13 @@ def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
 
 @pytest.mark.long
 @pytest.mark.parametrize("recorded", [None, "/nowhere/python"])
-def test_without_an_interpreter_a_checkout_leaves_a_mark(stage, recorded):
+def test_checkout_leaves_the_sync_to_the_next_command_without_an_interpreter(stage, recorded):
     stage.install("pre-commit")
     if recorded:
         stage.places.interpreter.write_text(recorded + "\n")
     done = stage.git("switch", "feature")
     assert done.code == 0
     said(done, times=0)
-    assert (stage.places.own / "pending").exists()
     assert stage.project.status()["state"] == "drift"
 
 

@@ -306,14 +306,12 @@ def ended_process(pid: int) -> bool:
     return not locks.alive(pid)
 
 
-def test_the_mark_of_a_hook_that_put_a_sync_off_goes_with_the_next_sync(project):
+def test_status_names_the_rebase_whose_end_hooks_wait_for(project):
     project.git("switch", "-q", "-c", "side", "first")
     project.commit("code", **{"code.py": "1"})
     editor = {"GIT_SEQUENCE_EDITOR": "sed -i -e '1i break'"}
     project.git("rebase", "-q", "-i", "feature", env=editor)
-    assert (project.own / "pending").exists()
-    assert any("put the sync off" in reason or "names" in reason for reason in project.status()["reasons"])
+    assert any("wait for the end of a rebase" in reason or "names" in reason for reason in project.status()["reasons"])
     assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
-    assert not (project.own / "pending").exists()
     project.git("rebase", "--continue")
     assert project.status()["state"] == "in_sync"

@@ -53,7 +53,7 @@ def test_another_pin_or_another_branch_where_documents_may_be_uncommitted_starts
 @pytest.mark.parametrize("command", OTHER_BRANCH)
 def test_another_branch_with_the_same_pin_and_nothing_uncommitted_starts_no_python(stage, command):
     stage.repo.git(*command)
-    assert (stage.starts(), marked(stage.repo)) == ([], False)
+    assert stage.starts() == []
     stage.repo.git("checkout", "-q", "side")
     assert len(stage.starts()) == 1
 
@@ -90,17 +90,15 @@ def test_a_picked_commit_that_changes_the_pin_starts_python_once(stage):
     assert stage.starts() == ["post-commit"]
 
 
-def test_of_several_picked_commits_there_is_a_mark_only(stage):
+def test_series_of_picked_commits_starts_no_python(stage):
     stage.repo.git("cherry-pick", "side~1", "side")
     assert stage.starts() == []
-    assert marked(stage.repo)
 
 
-def test_a_patch_that_changes_the_pin_leaves_a_mark_as_long_as_more_may_follow(stage):
+def test_patch_that_changes_the_pin_starts_no_python_while_more_may_follow(stage):
     patch = stage.repo.git("format-patch", "--stdout", "side~2..side")
     stage.repo.git("am", "-q", stdin=patch + "\n")
     assert stage.starts() == []
-    assert marked(stage.repo)
     assert len(stage.queue()) == 2
 
 
@@ -231,10 +229,6 @@ def dirty(stage):
     (plumbing.locate(stage.repo.top).kb / UNCOMMITTED_NAME).touch()
 
 
-def marked(repo):
-    return (plumbing.locate(repo.top).own / "pending").exists()
-
-
 def test_a_rebase_starts_python_once_at_its_end(stage):
     stage.repo.commit("main", code="2\n")
     stage.repo.git("checkout", "-q", "side")
@@ -242,7 +236,6 @@ def test_a_rebase_starts_python_once_at_its_end(stage):
     stage.lines()
     stage.repo.git("rebase", "-q", "main")
     assert stage.starts() == []  # same branch, same pin
-    assert marked(stage.repo)
 
 
 def test_a_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
@@ -272,7 +265,7 @@ def test_a_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(
     assert side in stage.repo.git("rev-list", "HEAD")
 
 
-def test_amending_inside_a_rebase_leaves_a_mark_only(stage):
+def test_amending_inside_a_rebase_starts_no_python(stage):
     stage.repo.git("checkout", "-q", "side")
     stage.apply()
     stage.lines()
@@ -280,33 +273,20 @@ def test_amending_inside_a_rebase_leaves_a_mark_only(stage):
     stage.repo.write(".dolt-version", "amended")
     stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x", "--no-verify")
     assert stage.starts() == []
-    assert marked(stage.repo)
     stage.repo.git("rebase", "--continue")
     assert stage.starts() == ["post-rewrite rebase"]
 
 
-def test_a_bisect_leaves_marks_until_it_is_reset(stage):
+def test_bisect_starts_python_when_it_is_reset(stage):
     stage.repo.git("checkout", "-q", "side")
     stage.repo.commit("fourth", pin='{\n  "x": "4"\n}\n')
     stage.apply()
     stage.lines()
     stage.repo.git("bisect", "start", "side", "main")
     assert stage.starts() == []
-    assert marked(stage.repo)
     stage.apply()
     stage.repo.git("bisect", "reset")
     assert len(stage.starts()) == 1
-
-
-@pytest.mark.parametrize("uncommitted", [False, True])
-def test_a_bisect_among_commits_of_one_pin_leaves_marks_only_if_something_may_be_uncommitted(stage, uncommitted):
-    if uncommitted:
-        dirty(stage)
-    stage.repo.git("checkout", "-q", "side")
-    stage.apply()
-    stage.lines()
-    stage.repo.git("bisect", "start", "side", "main")
-    assert (stage.starts(), marked(stage.repo)) == ([], uncommitted)
 
 
 # -- some work trees only
@@ -353,11 +333,10 @@ def test_in_a_submodule_the_submodule_s_own_state_counts(stage, tmp_path):
 
 
 @pytest.mark.parametrize("variable", ["GIT_INDEX_FILE", "_PRE_COMMIT_SKIP_POST_CHECKOUT"])
-def test_a_checkout_within_another_commands_hook_leaves_a_mark_only(stage, variable):
+def test_checkout_in_a_hook_of_another_command_starts_no_python(stage, variable):
     """pre-commit takes unstaged changes away while it checks a commit, and puts them back."""
     stage.repo.git("checkout", "-q", "side", env={variable: str(stage.repo.top / ".git" / "index")})
     assert stage.starts() == []
-    assert marked(stage.repo)
 
 
 def test_git_at_work_for_another_repository_is_none_of_our_business(stage, tmp_path):
@@ -425,7 +404,6 @@ def test_all_shells_decide_alike(stage, shell, kind, uncommitted, tmp_path):
     assert (done.returncode, done.stdout) == (0, "")
     starting = ["other branch", "other pin", "detached"] if uncommitted else ["other pin"]
     assert stage.starts() == (["post-checkout a b 1"] if kind in starting else [])
-    assert marked(repo) == (kind == "busy")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

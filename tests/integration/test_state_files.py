@@ -24,7 +24,7 @@ DAMAGE = {
 }
 
 ABSENT = (
-    *("merge.json", "merge-git.json", "pending", "index-failures.json", "sync.request", "sync.json", "trust-id"),
+    *("merge.json", "merge-git.json", "index-failures.json", "sync.request", "sync.json", "trust-id"),
     *("builder/chroma.json", "builder/chroma.request", "builder/failures.json", "remotes/unreached.json"),
     *("tree/bound", "tree/stats", "tree/stats.listing"),
 )

@@ -22,7 +22,6 @@ HOOKS = {
 
 FOLLOWS: dict[Follows, str] = {
     "hook": "at once",
-    "mark": "next command (marked)",
     "query": "next command",
     "nothing": "is there",
 }
@@ -50,7 +49,7 @@ pin, are seen by the next command, not by such a checkout.) Otherwise:
 
 * **After something moved**, knowledge and index go to where the pin is now. What takes more than a second happens in the background
   (`hooks.sync`); a query meanwhile waits for it a while (`hooks.wait_s`), then answers from before, and says so. In the middle of a
-  rebase, a bisect or a series of picks nothing is moved: a mark stays, and the end of it, or the next command, moves once.
+  rebase, a bisect or a series of picks the hooks move nothing. The end of it, or the next command, moves once.
 * **Before a commit or a push**, a pin that is malformed, that is not the one which answers here, whose revision is missing, or that would
   drop what one side of a merge knows, stops git; so does knowledge that cannot be pushed along ([details](travelling.md#what-a-push-does)).
   `git commit --no-verify` and `git push --no-verify` go past it.
@@ -148,7 +147,7 @@ repos:
 | `vmrag-sync` | post-checkout, post-merge, post-rewrite | brings the knowledge base and its index to the pin; never fails |
 
 The framework's environment for them (Python 3.11 to 3.14) can look at pins but has no index, so `vmrag-sync` runs the Python that `vmrag install`
-recorded; where none is, it leaves a mark, and the next query moves the knowledge. `vmrag install --hooks post-commit` records it, registers the merge
+recorded. If none is recorded, the next command moves the knowledge. `vmrag install --hooks post-commit` records it, registers the merge
 driver and links commits. A full `vmrag install` does more, and these then do nothing: the framework stashes unstaged changes, an edited pin included, before its hooks run (with
 `hooks.on_dirty: commit` it then stops with a failed patch), names one ref of a push only, runs after each checkout, moved or not, and never after
 `git commit` and `git am`. By hand and in CI `pre-commit run vmrag-check` looks at the staged pin, and `pre-commit run --hook-stage pre-push vmrag-push` at
@@ -172,7 +171,7 @@ these. Files that you wrote, such as `.vmrag/queries.yaml`, stay.
 ## Every operation
 
 *Index follows* says when knowledge and index are where the pin is: **at once**, before git returns; with the **next command** of `vmrag`, a query
-say, which looks by itself (*marked*: hooks ran, and left it to that); or **is there**, because nothing moved. Exit code and output of git are
+say, which looks by itself; or **is there**, because nothing moved. Exit code and output of git are
 those without hooks. Uncommitted documents are where they were before, on the KB branch of their code branch, unless it says otherwise.
 
 {operations}

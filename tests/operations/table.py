@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Follows = Literal["hook", "mark", "query", "nothing"]
+Follows = Literal["hook", "query", "nothing"]
 """Who brings knowledge and index to where the branch and its pin are then.
 
-`hook`: a hook, before git is done. `mark`: the hooks saw that more of the same follows and left a
-mark; the next command does it. `query`: no
-hook looked after the move; the next command notices it. `nothing`: there is nothing to follow.
+`hook`: a hook, before git is done. `query`: no hook ran after the move, or git was in the middle of
+something; the next command notices it. `nothing`: there is nothing to follow.
 """
 
 Answers = Literal["pin", "no pin", "malformed", "no work tree"]
@@ -543,7 +542,7 @@ PICKING = (
         "git cherry-pick, of several commits",
         ("git cherry-pick feature~2..feature",),
         ("post-commit",),
-        "mark",
+        "query",
         "As `git cherry-pick`; the index is not moved for each commit.",
         pin="main+feature",
     ),
@@ -787,7 +786,7 @@ REBASING = (
         "git rebase -i, without the last commits",
         ("GIT_SEQUENCE_EDITOR='sed -i s/^pick/drop/' git rebase -i first",),
         CHECKOUT,
-        "mark",
+        "query",
         "git tells no hook of the end of such a rebase.",
         pin="first",
     ),
@@ -805,7 +804,7 @@ REBASING = (
         "git rebase, of a branch that is strictly behind",
         ("git rebase main",),
         CHECKOUT,
-        "mark",
+        "query",
         "git tells no hook of the end of such a rebase.",
         start="behind",
     ),
@@ -822,7 +821,7 @@ REBASING = (
         "git rebase, stopped to edit",
         ("GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -i main",),
         ("post-checkout", "post-commit"),
-        "mark",
+        "query",
         "Answers come from the pin of the commit where it stopped; nothing can be written.",
         start="topic",
     ),
@@ -839,7 +838,7 @@ REBASING = (
         "git rebase, stopped by a conflict",
         ("git rebase main",),
         CHECKOUT,
-        "mark",
+        "query",
         "The pin of the new base stays in place and answers; one line names the documents in conflict.",
         start="rival",
         codes=(1,),
@@ -879,7 +878,7 @@ REBASING = (
         "git am",
         ("git format-patch -q --stdout first..feature | git am",),
         ("post-applypatch",),
-        "mark",
+        "query",
         "A patch of the pin counts as any other change of it.",
         start="topic",
         pin="feature",
@@ -920,14 +919,14 @@ BISECTING = (
         "git bisect start",
         ("git bisect start main first",),
         CHECKOUT,
-        "mark",
+        "query",
         "Indexes are built only for the steps at which somebody asks.",
     ),
     Operation(
         "git bisect good, bad",
         ("git bisect start same first", "git bisect bad"),
         CHECKOUT,
-        "mark",
+        "query",
         "As `git bisect start`.",
     ),
     Operation(

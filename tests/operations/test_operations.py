@@ -84,8 +84,6 @@ def run_beside(ours: Copy, twin: Copy, trace: Path) -> Follows:
     with_hooks = {"GIT_TRACE2_EVENT": str(trace)}
     steps = ours.run(leading, with_hooks)
     before = ours.stand()
-    if before and before.marked:
-        (ours.where.own / "pending").unlink()
     steps += ours.run([last], with_hooks)
     after = ours.stand()
 
@@ -103,7 +101,7 @@ def followed(before: Stand | None, after: Stand | None) -> Follows:
     if after is None:
         return "nothing"
     if after.applied != after.trigger:
-        return "mark" if after.marked else "query"
+        return "query"
     return "nothing" if before and after.written == before.written else "hook"
 
 

@@ -193,7 +193,6 @@ class Stand(NamedTuple):
     applied: Trigger | None
     written: int
     bound: Binding | None
-    marked: bool
 
 
 class Copy:
@@ -272,8 +271,7 @@ class Copy:
             return None
         places = plumbing.locate(self.where.top)
         written = places.applied.stat().st_mtime_ns if places.applied.exists() else 0
-        marked = (places.own / "pending").exists()
-        return Stand(read_trigger(places), bindings.applied(places), written, bindings.read(places), marked)
+        return Stand(read_trigger(places), bindings.applied(places), written, bindings.read(places))
 
     def uncommitted(self) -> dict[str, dict[str, str | None]]:
         """The uncommitted documents by KB branch, None for removed ones."""

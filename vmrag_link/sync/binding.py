@@ -93,9 +93,8 @@ def forget_applied(places: Places) -> None:
 
 
 def note_applied(places: Places, trigger: Trigger) -> None:
-    """Write down that the knowledge base follows this pair, and remove a hook's mark for it."""
+    """Record that the knowledge base follows this pair."""
     write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin), durable=False)
-    places.pending.unlink(missing_ok=True)
 
 
 def bound_everywhere(places: Places) -> list[Binding]:

@@ -313,9 +313,11 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
         reasons.append(f"The index stands at {stands[:7]}, the pin names {target.revision[:7]}.")
     elif gap == "index_unusable":
         reasons.append(f"The index of {stands[:7]} cannot be served: {ws.views.problem(stands)}.")
-    elif gap == "moved" and (ws.places.pending.exists() or not binding.renamed(ws.places, target.trigger)):
-        put_off = "; a hook put the sync off, because git was in the middle of something"
-        reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
+    elif gap == "moved" and not binding.renamed(ws.places, target.trigger):
+        under_way = plumbing.busy(ws.places)
+        reasons.append(
+            f"HEAD has moved since the last sync{f'; hooks wait for the end of a {under_way}' if under_way else ''}."
+        )
     if target.kb_branch and target.attachment == "held":
         reasons.append(held(target.kb_branch, target.revision))
     elif target.kb_branch and target.attachment == "behind":
