@@ -154,7 +154,7 @@ def readable(engine: Engine, revision: str) -> bool:
     if not engine.has_revision(revision):
         return False
     try:
-        engine.count(revision)
+        engine.require(revision)
     except SchemaTooNew:
         return False
     return True
@@ -443,6 +443,11 @@ class Engine(Protocol):
 
     def other_contents(self, revisions: Iterable[str]) -> list[str]:
         """Return the names of Dolt's docs and tags, which no other engine stores."""
+
+    def undefined_collections(self, branch: str, *, since: str) -> list[str]:
+        """Return the collections without a row whose documents changed on a branch since a
+        revision: other programs insert documents alone.
+        """
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -171,6 +171,10 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         """Return nothing: this engine stores our tables only."""
         return []
 
+    def undefined_collections(self, branch: str, *, since: str) -> list[str]:  # noqa: ARG002
+        """Return nothing: no other program writes to this engine."""
+        return []
+
     # -- reading
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:

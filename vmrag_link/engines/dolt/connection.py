@@ -103,6 +103,19 @@ class SqlConnection(ABC):
         """Whether a program would have to be started before it could answer."""
         return False
 
+    @property
+    def settled(self) -> bool:
+        """Whether no transaction is open, so that nothing is changed that files do not show yet."""
+        return False
+
+    @property
+    def seen_revisions(self) -> set[str]:
+        """The revisions that this session has read: it can read them until it ends.
+
+        Empty where a server collects garbage by itself.
+        """
+        return set()
+
     @abstractmethod
     def stamp(self) -> object:
         """See `Engine.stamp`."""
@@ -115,11 +128,14 @@ class SqlConnection(ABC):
     def release(self) -> None:
         """End the session; the next statement opens another one."""
 
+    def forget_remotes(self) -> None:
+        """Let `remotely` see what remotes hold now: a session keeps what it read of one."""
+        self.release()
+
     def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         """Run statements by which Dolt talks to other places; the first that fails ends it.
 
-        `check` is called now and then meanwhile; what it raises ends it, too. `release` before:
-        within a session, Dolt asks a remote only once in a while what it holds.
+        `check` is called now and then meanwhile; what it raises ends it, too.
         """
         for each in statements:
             self.change([each])

@@ -20,20 +20,22 @@ from vmrag_link.engines.dolt import (
     writing,
 )
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.comparison import DoltComparison
-from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.comparison import WORKING, DoltComparison
+from vmrag_link.engines.dolt.connection import SqlConnection, literals
 from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
+from vmrag_link.engines.tables import DOCUMENTS
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
     Link,
     RevisionInfo,
     Row,
+    Working,
 )
 
 
@@ -215,6 +217,15 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         docs = {name for revision in revisions for name, _ in read_docs(revision) - of_program}
         tags = {f"tag {row['v']}" for row in connection.rows("SELECT tag_name AS v FROM dolt_tags")}
         return sorted(docs) + sorted(tags)
+
+    def undefined_collections(self, branch: str, *, since: str) -> list[str]:
+        self._session.require(Working(branch))
+        query = (
+            f"SELECT DISTINCT to_collection_name AS v FROM dolt_diff({literals([since, WORKING, DOCUMENTS.name])})"
+            " WHERE diff_type <> 'removed' AND to_collection_name NOT IN (SELECT collection_name FROM collections)"
+        )
+        rows = self._session.connection.rows(query, at=branch)
+        return sorted(str(row["v"]) for row in rows)
 
     # -- reading
 

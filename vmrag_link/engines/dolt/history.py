@@ -36,12 +36,15 @@ def is_hash(text: str) -> bool:
 
 def existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
     """Those of any texts that are revisions here."""
-    asked = [each for each in dict.fromkeys(revisions) if is_hash(each)]
+    asked = {each: None for each in revisions if is_hash(each)}
+    seen = asked.keys() & connection.seen_revisions
     queries = [
         f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"
-        for part in parts(asked)
+        for part in parts([each for each in asked if each not in seen])
     ]
-    return {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
+    here = {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
+    connection.seen_revisions.update(here)
+    return here | seen
 
 
 def require(connection: SqlConnection, *revisions: str) -> None:

@@ -21,7 +21,7 @@ from vmrag_link.engines import logical, records
 from vmrag_link.engines.dolt.connection import AT_ONCE, SqlConnection, SqlRow, identifier, literal
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.reading import PlaceRows
-from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, Table
+from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, WITH_TEXTS, Table
 from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Document, Row, Working
 
@@ -95,6 +95,12 @@ class DoltRows(PlaceRows):
     def selected(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
         where = " AND ".join(f"{each} {literal(value)}" for each, value in conditions.items())
         return map(records.texts, _pages(self._session.connection, _Selection(self._place, DOCUMENTS, columns, where)))
+
+    def number(self, collection: str | None) -> int:
+        if collection is not None or not self.version:
+            return super().number(collection)
+        counts = " + ".join(f"(SELECT count(*) FROM {table.name})" for table in WITH_TEXTS)
+        return int(self._session.connection.value(counts, at=self._place))
 
     def stored_count(self, collection: str | None) -> int:
         where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"

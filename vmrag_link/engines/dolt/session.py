@@ -4,7 +4,7 @@ branches without asking.
 A checkout asks what its code branch has, and mostly the pin stays: starting `dolt` for that answer
 takes longer than all the rest. So the branches are noted beside the stamp at which they were asked
 for; the note counts until the stamp changes, which every write does, by whatever program
-(`base_session.dolt_stamp`).
+(`base_session.dolt_stamp`). A session writes the note before it ends.
 """
 
 from __future__ import annotations
@@ -47,9 +47,18 @@ class DoltSession(BaseSession[str]):
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.connection = connection
         self._versions: dict[tuple[str, bool], int] = {}
+        self._revisions: dict[str, None] = {}
+        self._latest: KnownBranches | None = None
+        self._hashes: dict[str, tuple[Stamp, str]] = {}
 
     def close(self) -> None:
+        self._note_branches()
         self.connection.release()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        yield
+        self._note_branches()
 
     def locked_elsewhere(self, purpose: str, seconds: float) -> AbstractContextManager[None]:
         return self.connection.writing(purpose, seconds)
@@ -69,7 +78,7 @@ class DoltSession(BaseSession[str]):
         `with_links`: the table of links may stand there, too.
         """
         is_revision, with_links = history.is_hash(at), with_links or at == LINKS_BRANCH
-        content = "" if is_revision else self.connection.value("dolt_hashof_db('WORKING')", at=at)
+        content = "" if is_revision else self._working_hash(at)
         key = (f"{at} {content}", with_links)
         if key not in self._versions:
             if not is_revision and at != UNFINISHED_BRANCH:
@@ -80,6 +89,17 @@ class DoltSession(BaseSession[str]):
                 raise self._refused(at, odd)
             self._versions[key] = version
         return self._versions[key]
+
+    def _working_hash(self, branch: str) -> str:
+        """The hash of a working set, which is asked for again after anything was written."""
+        stamp = _known_stamp(self.folder) if self.connection.settled else None
+        known = self._hashes.get(branch)
+        if stamp and known and known[0] == stamp:
+            return known[1]
+        content = str(self.connection.value("dolt_hashof_db('WORKING')", at=branch))
+        if stamp:
+            self._hashes[branch] = stamp, content
+        return content
 
     def _refused(self, at: str, odd: schema.Oddity) -> KnowledgeRefused:
         """Return the error for a place that holds something else than our tables.
@@ -147,30 +167,42 @@ class DoltSession(BaseSession[str]):
     def branches(self) -> list[KbBranch]:
         if known := self._known():
             return [*known.branches]
-        stamp = _known_stamp(self.folder)
-        found = history.branches(self.connection)
-        if stamp:
-            _note_known(self.folder, KnownBranches(stamp, tuple(found)))
-        return found
+        stamp = _known_stamp(self.folder) if self.connection.settled else None
+        branches = history.branches(self.connection)
+        if stamp and stamp == _known_stamp(self.folder):
+            self._latest = KnownBranches(stamp, tuple(branches))
+        return branches
+
+    def _note_branches(self) -> None:
+        """Spare the next command a program: this one can still tell."""
+        known = _read_known(self.folder)
+        if self.connection.asleep or (known and all(map(known.has, self._revisions))):
+            return
+        heads = {each.head for each in self.branches()}
+        if self._latest:
+            others = [each for each in self._revisions if each not in heads][-_REVISIONS:]
+            revisions = tuple(sorted(history.existing(self.connection, others)))  # garbage collection removes some
+            _note_known(self.folder, msgspec.structs.replace(self._latest, revisions=revisions))
 
     def branch(self, name: str) -> KbBranch | None:
-        if self.connection.asleep:  # what is asked next is another branch, or all of them
+        if self.connection.asleep or self._known():  # what is asked next is another branch, or all of them
             return next((each for each in self.branches() if each.name == name), None)
         return history.branch(self.connection, name)
 
     def has_revision(self, revision: str) -> bool:
         known = self._known()
-        if known and known.has(revision):
-            return True
-        found = bool(history.existing(self.connection, [revision]))
-        if known and found:
-            revisions = (*known.revisions[-_REVISIONS:], revision)
-            _note_known(self.folder, msgspec.structs.replace(known, revisions=revisions))
-        return found
+        exists = bool(known and known.has(revision)) or bool(history.existing(self.connection, [revision]))
+        if exists:
+            self._revisions[revision] = None
+        return exists
 
     def _known(self) -> KnownBranches | None:
-        """What need not be asked of a program that would have to be started for it."""
-        return _read_known(self.folder) if self.connection.asleep else None
+        """What need not be asked, because nothing was written since it was asked for."""
+        if not self.connection.settled:
+            return None
+        if self._latest is None or self._latest.stamp != _known_stamp(self.folder):
+            self._latest = _read_known(self.folder)
+        return self._latest
 
     def set_branch(self, name: str, to: str) -> None:
         self.connection.call("dolt_branch", "-f", name, to)
@@ -187,8 +219,7 @@ class DoltSession(BaseSession[str]):
         self.require_revision(revision)
         heads = {each.name: each.head for each in self.branches() if each.name in (KEEP_BRANCH, PINNED_BRANCH)}
         pinned, kept = heads.get(PINNED_BRANCH), heads.get(KEEP_BRANCH)
-        reached = self.parents(heads.values())
-        if revision in reached:
+        if any(self.is_ancestor(revision, head) for head in heads.values()):
             return
         if pinned and not self.is_ancestor(pinned, revision) and not (kept and self.is_ancestor(pinned, kept)):
             self.set_branch(KEEP_BRANCH, self.kept(kept, pinned, reason="pinned"))

@@ -54,14 +54,23 @@ class Shell(SqlConnection):
         self._folder, self._access, self._longest, self._timeout = folder, access, longest, timeout
         self._session: ShellSession | None = None
         self._seen: object = None
-        self._writes = False
+        self._seen_revisions: set[str] = set()
+        self._writes = self._read_remotes = False
         self._held = self._writers = 0
         self._in_use = threading.RLock()
 
     @property
     def asleep(self) -> bool:
         with self._in_use:
-            return self._session is None and not self._held
+            return (self._session is None or self._session.ended) and not self._held
+
+    @property
+    def settled(self) -> bool:
+        return not self._held
+
+    @property
+    def seen_revisions(self) -> set[str]:
+        return self._seen_revisions
 
     def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         with self._in_use:
@@ -75,9 +84,14 @@ class Shell(SqlConnection):
                 return []
             return session.tell(statements, at=at)
 
+    def forget_remotes(self) -> None:
+        if self._read_remotes:
+            self.release()
+
     def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         with self._in_use:
             session = self._writable()
+            self._read_remotes = True
             for each in statements:
                 session.tell([each], at=None, check=check)
 
@@ -111,12 +125,12 @@ class Shell(SqlConnection):
             session = self._current()
             with self._transaction(session, at):
                 yield
-                session.tell(["ROLLBACK", AUTOCOMMIT], at=at)
+                session.foretell(["ROLLBACK", AUTOCOMMIT], at=at)
 
     @contextlib.contextmanager
     def _transaction(self, session: ShellSession, at: str) -> Iterator[None]:
         """Its end rolls back whatever is open when the block fails."""
-        session.tell(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
+        session.foretell(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
         self._held += 1
         try:
             yield
@@ -144,6 +158,7 @@ class Shell(SqlConnection):
         with self._in_use:
             if self._session is not None:
                 session, self._session = self._session, None
+                self._seen_revisions.clear()
                 session.end()
 
     def _current(self) -> ShellSession:
@@ -155,7 +170,7 @@ class Shell(SqlConnection):
             self.release()
             session = None
         if session is None:
-            self._seen, self._writes = self.stamp(), False
+            self._seen, self._writes, self._read_remotes = self.stamp(), False, False
             session = self._session = ShellSession(self._folder, self._access, longest=self._longest)
             self._end_when_idle(session)
         session.used = time.monotonic()

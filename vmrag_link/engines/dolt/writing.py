@@ -8,7 +8,7 @@ from vmrag_link.engines import logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable, differing
-from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal, literals, parts
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal, literals, parts, truth
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, TABLES, Table
@@ -31,15 +31,19 @@ def complete(session: DoltSession, at: str, head: str) -> None:
     for table in (each for each in TABLES if each.name in changed):
         stored = table.columns[table.keys :]
         other = " OR ".join(f"NOT (to_{each} <=> {reading.column_sql(table, each, 'to_')})" for each in stored)
-        rows = [
-            records.row(records.record(table, after))
-            for _, after in differing(connection, step, table, ((), table.columns), f"{_THERE} AND ({other})")
-        ]
-        _put(connection, at, table, rows)
         columns = [each for each in table.columns if each != "content"]
-        for _, after in differing(connection, step, table, ((), columns), _THERE):
+        selected = reading.select_list(table, columns, "to_")
+        diff = f"dolt_diff({literals([head, WORKING, table.name])})"
+        query = f"SELECT {', '.join(selected)}, {other} AS incomplete FROM {diff} WHERE {_THERE}"
+        is_complete = True
+        for row in reading.pages(connection, at, query):
+            after = reading.values(row, table, columns, "to_")
+            is_complete = is_complete and not truth(row["incomplete"])
             if table is COLLECTIONS:
                 records.record(table, after)
+        if not is_complete:
+            incomplete = differing(connection, step, table, ((), table.columns), f"{_THERE} AND ({other})")
+            _put(connection, at, table, [records.row(records.record(table, after)) for _, after in incomplete])
 
 
 def begin_merge(connection: SqlConnection, at: str, joining: str) -> None:

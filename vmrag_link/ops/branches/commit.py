@@ -208,20 +208,24 @@ def author_line(ws: Workspace, author: str | None) -> str:
 def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
     assert target.kb_branch is not None  # noqa: S101  commit() has looked
     branch, parent = target.kb_branch.name, target.revision
-    changes = ws.engine.count_changes(parent, Working(branch))
     _create_missing_collections(ws, branch, parent)
     now = clock.now()
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         _forget_remembered_changes(ws, branch)
-        return CommitReport(revision, parent, branch, changes, None, staged=False)
+        return CommitReport(revision, parent, branch, _counted(ws, parent, revision), None, staged=False)
     before = target.trigger.pin.decode() if target.trigger.pin is not None else None
     entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
     with ws.journal.entry(entry):
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         pinned = _pin(ws, target, revision, branch)
     _forget_remembered_changes(ws, branch)
-    return CommitReport(revision, parent, branch, changes, pinned.pin, pinned.staged)
+    return CommitReport(revision, parent, branch, _counted(ws, parent, revision), pinned.pin, pinned.staged)
+
+
+def _counted(ws: Workspace, parent: str, revision: str) -> ChangeCounts:
+    """Count the changes of a commit. The engine keeps the difference for the index."""
+    return ws.engine.diff(parent, revision).counts()
 
 
 def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
@@ -234,14 +238,9 @@ def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
 
 def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None:
     """Store the collections of documents that another program inserted without one."""
-    if ws.engine.name != "dolt":
-        return  # no other program writes there
-    added = ws.engine.diff_headers(parent, Working(branch)).documents
-    names = {each.key[0] for each in added if each.after and not table_implied(each.key[0])}
-    missing = names.difference(each.name for each in ws.engine.collections(Working(branch)))
-    if missing:
-        rows = [assumed(name, ws.models.of) for name in sorted(missing)]
-        ws.engine.write(branch, Write(put_collections=rows), expected=parent)
+    names = [name for name in ws.engine.undefined_collections(branch, since=parent) if not table_implied(name)]
+    if names:
+        ws.engine.write(branch, Write(put_collections=[assumed(name, ws.models.of) for name in names]), expected=parent)
 
 
 def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
