@@ -141,7 +141,7 @@ def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_c
 def test_the_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, monkeypatch):
     path = require()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(tmp_path / "root"))
-    program._checked.cache_clear()
+    program._programs.clear()
     assert program.find(path).path == path
     assert list(tmp_path.iterdir()) == []
 

@@ -279,6 +279,38 @@ def test_a_revision_whose_content_was_replaced_at_the_place_is_refused(
         DoltEngine.clone(two.bob.folder.with_name("new"), "there", two.url)
 
 
+@pytest.mark.parametrize("then", ["", "gc"], ids=["killed", "killed-collected"])
+def test_fetch_refuses_forged_content_that_killed_fetch_brought(
+    two: Two, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    fair, forged = "Pay Zoe 17 coins", "Pay Bob 93 coins"
+    monkeypatch.setenv("DOLT_ARCHIVE_PULL_STREAMER", "0")  # files that are easy to forge
+    two.bob.fetch("there", two.url)  # it checks all tables
+    made = store(two.ada, "main", msgspec.structs.replace(document("two"), title=fair))
+    two.ada.push("there", two.url, {"main": made})
+    assert sum(forge(file, fair.encode(), forged.encode()) for file in two.place.iterdir()) == 1
+    two.bob.close()
+    for command in (["fetch", "at-there"], *([[then]] if then else [])):
+        subprocess.run(["dolt", *command], cwd=two.bob.folder, check=True, capture_output=True)
+    with pytest.raises(KnowledgeRefused, match="forged"):
+        two.bob.fetch("there", two.url)
+    assert two.bob.remote_heads("there")["main"] != made
+
+
+def test_fetch_checks_only_what_is_new(two: Two) -> None:
+    main = store(two.ada, "main", *(document(f"d{number}") for number in range(50)))
+    two.ada.push("there", two.url, {"main": main})
+    two.bob.fetch("there", two.url)
+    checked = {*msgspec.json.decode((two.bob.folder / "checked-tables.json").read_bytes())}
+    two.ada.push("there", two.url, {"main": store(two.ada, "main", document("one", "changed"))})
+    for name in checked:  # a second look at these would find them missing
+        (two.bob.folder / ".dolt/noms" / name).rename(two.bob.folder / ".dolt/noms" / f"{name}.away")
+        (two.bob.folder / ".dolt/noms" / name).symlink_to(f"{name}.away")
+    two.bob.fetch("there", two.url)
+    now = {*msgspec.json.decode((two.bob.folder / "checked-tables.json").read_bytes())}
+    assert checked < now
+
+
 def forge(file: Path, text: bytes, by: bytes) -> bool:
     """Put another text of the same length into one of Dolt's table files; whether it was there.
 

@@ -67,8 +67,7 @@ def find(binary: str = "") -> Program:
     is changed. Raises `DoltMissing` where it is absent, too old, or another program.
     """
     path = locate(binary)
-    state = Path(path).stat()
-    return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+    return _programs.get(_identity(path)) or accept(path, _ask_version(path))
 
 
 def locate(binary: str = "") -> str:
@@ -193,8 +192,18 @@ def _text(said: bytes, arguments: Sequence[str]) -> str:
 # -- the check
 
 
-@functools.lru_cache(maxsize=8)
-def _checked(path: str, _: tuple[int, int, int]) -> Program:
+_Identity = tuple[str, int, int, int]
+
+_programs: dict[_Identity, Program] = {}
+"""The programs that told this process their version."""
+
+
+def _identity(path: str) -> _Identity:
+    state = Path(path).stat()
+    return path, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def _ask_version(path: str) -> str:
     first = _first_line(path)
     found = re.fullmatch(_VERSION, first)
     if not found:
@@ -203,8 +212,16 @@ def _checked(path: str, _: tuple[int, int, int]) -> Program:
             hint=f"Install Dolt ({_INSTALL}), and name it: {_NAME_IT}",
             path=path,
         )
-    require_recent(path, found[1])
-    return Program(path, found[1])
+    return found[1]
+
+
+def accept(path: str, version: str) -> Program:
+    """Remember the version that a program told, so that `find` does not ask for it.
+
+    Raises `DoltMissing` for a version before OLDEST.
+    """
+    require_recent(path, version)
+    return _programs.setdefault(_identity(path), Program(path, version))
 
 
 def require_recent(path: str, version: str) -> None:

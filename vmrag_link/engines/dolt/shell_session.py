@@ -74,7 +74,7 @@ class ShellSession:
         except (OSError, EngineFailed):
             program.find(access.binary)  # raises what is wrong with the program
             raise
-        program.require_recent(path, str(begun["version"]))
+        program.accept(path, str(begun["version"]))
         self._database = str(begun["name"])
 
     def ask(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:

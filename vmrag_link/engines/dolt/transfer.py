@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines import inspection as engine_inspection
 from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, reserved
-from vmrag_link.engines.dolt import history, inspection, program, remotes, schema
+from vmrag_link.engines.dolt import files, history, inspection, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
 from vmrag_link.engines.dolt.session import DoltSession
@@ -27,16 +25,10 @@ from vmrag_link.errors import (
     RemoteMoved,
 )
 from vmrag_link.models import Row
-from vmrag_link.paths import read_regular, require_space
+from vmrag_link.paths import require_space
 
 _REMOTE = "theirs"
 _VETTED = "vetted"
-_OLDER = "oldgen"
-_MANIFEST = "manifest"
-_LONGEST_MANIFEST = 10_000_000
-_JOURNAL = "v" * 32
-_TABLE = r"[0-9a-v]{32}(\.darc)?"
-_NO_STATE = f'{{"head": "refs/heads/{ROOT_BRANCH}", "remotes": {{}}, "backups": {{}}, "branches": {{}}}}'
 
 
 def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAccess) -> None:
@@ -73,22 +65,17 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
     if there is None:
         return None
     remotes.require_there(url)
-    with tempfile.TemporaryDirectory(prefix="vmrag-dolt-") as folder:
-        noms = Path(folder, DOLT_FOLDER, "noms")
-        (noms / _OLDER).mkdir(parents=True)
-        for file in [*there.iterdir(), *(there / _OLDER).glob("*")]:
-            if file.is_file() and re.fullmatch(_TABLE, file.name) and file.name != _JOURNAL:
-                (noms / file.relative_to(there)).symlink_to(file)
-        try:
-            (noms / _MANIFEST).write_bytes(read_regular(there / _MANIFEST, _LONGEST_MANIFEST))
-        except OSError as error:
-            raise remotes.damaged(url) from error
-        Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
-        try:
-            with schema.opened(Path(folder), access) as connection:
-                return {each.name: each.head for each in history.branches(connection)}
-        except EngineFailed as error:
-            raise remotes.translated(error, url) from error
+    try:
+        manifest = files.read_manifest(there)
+    except OSError as error:
+        raise remotes.damaged(url) from error
+    names = [name for name in files.table_counts(manifest) or () if name != files.JOURNAL]
+    tables = [path for name in names if (path := files.table_file(there, name))]
+    try:
+        with files.linked_repository(manifest, tables) as folder, schema.opened(folder, access) as connection:
+            return {each.name: each.head for each in history.branches(connection)}
+    except EngineFailed as error:
+        raise remotes.translated(error, url) from error
 
 
 def fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
@@ -121,7 +108,7 @@ def push(
         }
         with engine_inspection.before_push():
             inspection.require_sound(session, heads, known=remotes.heads(session.folder, remote), whose="")
-        session.connection.release()  # see `SqlConnection.remotely`
+        session.connection.forget_remotes()
         remotes.register(session.folder, session.connection, remote, url)
         try:
             check = remotes.growth_check(session.folder, session.limits.file_bytes)
@@ -175,7 +162,7 @@ def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, u
     folder, connection = session.folder, session.connection
     remotes.require_there(url)
     require_room(url, folder, session.limits)
-    connection.release()  # see `SqlConnection.remotely`
+    connection.forget_remotes()
     remotes.register(folder, connection, remote, url)
     known, foreign = remotes.heads(folder, remote), remotes.foreign_heads(folder, remote)
     try:
@@ -183,7 +170,7 @@ def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, u
         remotes.fetch(connection, remote, url, user=user, check=check)
         heads = remotes.tracked(connection, remote)
         if set(heads.values()).difference(known.values(), foreign.values()):
-            _require_true(session, access)
+            _require_true(session.folder, access)
         foreign = inspection.foreign_heads(session, heads, known=known)
     except (KnowledgeRefused, FileSystemError):
         _give_up(session, remote, known)
@@ -192,17 +179,15 @@ def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, u
     remotes.note(folder, remote, Noted(url, ours, foreign))
 
 
-def _require_true(session: DoltSession, access: DoltAccess) -> None:
-    """Require that every piece is the one that its hash names: Dolt believes what a remote says.
+def _require_true(folder: Path, access: DoltAccess) -> None:
+    """Refuse forged pieces: a pinned revision would hold what somebody put there later.
 
-    Otherwise a pinned revision would hold what somebody put there later. It costs by the size of
-    the knowledge base. A server's files are the server's.
+    A server's files are the server's.
     """
-    if not (session.folder / DOLT_FOLDER).is_dir():
+    if not (folder / DOLT_FOLDER).is_dir():
         return
-    session.connection.release()
     try:
-        program.check(session.folder, access.binary)
+        files.require_true(folder, access.binary)
     except EngineUnwritable:
         raise
     except EngineFailed as error:
