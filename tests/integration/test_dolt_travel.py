@@ -7,6 +7,7 @@ one: credentials, redirections, timeouts, damaged objects.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -19,14 +20,14 @@ from tests.support.engines import document, head, store
 from tests.support.people import World
 from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once, copy_tree
-from tests.support.travel import PATIENCE, Clone, Pair, child, git_clone
+from tests.support.travel import PATIENCE, Clone, Pair, bare, child, git_clone
 from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.dolt import inspection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteDiverged, RemoteInvalid, RemoteRejected
 from vmrag_link.git import plumbing
 from vmrag_link.pin_values import DATA, DOLT_DATA
-from vmrag_link.transport import address, git_transport
+from vmrag_link.transport import address, copies, git_transport
 
 home = travel.home
 
@@ -65,6 +66,10 @@ def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(
 
 
 def test_plain_dolt_clones_what_lies_there(pair: Pair, tmp_path: Path) -> None:
+    assert count_in_plain_clone(pair, tmp_path) == 1
+
+
+def count_in_plain_clone(pair: Pair, tmp_path: Path) -> int:
     url = f"git+file://{pair.hub.top}"
     subprocess.run(
         ["dolt", "clone", "--ref", DOLT_DATA, "--branch", "main", url, "plain"],
@@ -75,7 +80,77 @@ def test_plain_dolt_clones_what_lies_there(pair: Pair, tmp_path: Path) -> None:
     )
     counted = ["dolt", "sql", "-r", "csv", "-q", "SELECT count(*) FROM documents"]
     said = subprocess.run(counted, cwd=tmp_path / "plain", check=True, capture_output=True, text=True)
-    assert said.stdout.split()[-1] == "1"
+    return int(said.stdout.split()[-1])
+
+
+def test_large_file_travels_in_parts_that_plain_dolt_reads(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_PART", 1000)
+    revision = pair.ada.record("two", os.urandom(5000).hex())
+    pair.ada.push("origin", "main")
+    parts = [path for path in pair.hub.git("ls-tree", "-r", "--name-only", DOLT_DATA).split() if "/" in path]
+    assert len(parts) > 4
+    assert pair.bob.fetch()
+    assert pair.bob.heads()["main"] == revision
+    assert pair.bob.engine.count(revision) == 2
+    key = pair.bob.at().key
+    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == ""
+    assert count_in_plain_clone(pair, tmp_path) == 2
+
+
+def test_fetch_reads_only_new_files_of_remote(pair: Pair) -> None:
+    assert pair.bob.fetch()
+    copy = pair.bob.places.remotes / pair.bob.at().key / copies.DOLT_NAME
+    before = {path.name: path.stat() for path in copy.iterdir()}
+    pair.ada.record("two")
+    pair.ada.push("origin", "main")
+    assert pair.bob.fetch()
+    after = {path.name: path.stat() for path in copy.iterdir()}
+    tables = [name for name in before if len(name.partition(".")[0]) == 32]
+    assert tables
+    assert all(after[name].st_mtime_ns == before[name].st_mtime_ns for name in tables)
+    assert len(after) > len(before)
+
+
+def test_damaged_copy_of_remote_is_found_and_made_again(pair: Pair) -> None:
+    assert pair.bob.fetch()
+    key = pair.bob.at().key
+    folder = pair.bob.places.remotes / key / copies.DOLT_NAME
+    table = max(folder.iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 1
+    stamp = table.stat()
+    table.write_bytes(content)
+    os.utime(table, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == f"{table.name} is not what was fetched"
+    os.utime(table)
+    revision = pair.ada.record("two")
+    pair.ada.push("origin", "main")
+    assert pair.bob.fetch()
+    assert pair.bob.engine.count(revision) == 2
+    assert git_transport.copy_damage(pair.bob.places, "dolt", key) == ""
+
+
+def test_copy_of_earlier_version_is_replaced(pair: Pair) -> None:
+    """Earlier versions let Dolt use a git repository as the copy."""
+    assert pair.bob.fetch()
+    key = pair.bob.at().key
+    folder = pair.bob.places.remotes / key
+    pair.bob.close()
+    former = bare(folder / "remote.git")
+    url = f"git+file://{former.top}"
+    dolt.run(pair.bob.places.kb, "remote", "remove", f"at-{key}")
+    dolt.run(pair.bob.places.kb, "remote", "add", "--ref", DOLT_DATA, f"at-{key}", url)
+    notes = pair.bob.places.kb / "remotes.json"
+    notes.write_text(notes.read_text().replace(f"file://{folder / copies.DOLT_NAME}", url))
+    shutil.rmtree(folder / copies.DOLT_NAME)
+    revision = pair.ada.record("two")
+    pair.ada.push("origin", "main")
+    assert pair.bob.fetch()
+    assert pair.bob.heads()["main"] == revision
+    assert pair.bob.engine.count(revision) == 2
+    assert not former.top.exists()
 
 
 def test_a_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,17 +221,11 @@ def add_alternates(places: Places, apart: Places) -> None:
         see(apart, places)
 
 
-def see(apart: Places, *others: Places, relative: bool = False) -> None:
-    """Let a repository see the objects of these, and of no others but its own.
-
-    `relative`: name their folders so that the project may be moved. git ignores such names in a
-    repository that another one sees.
-    """
-    objects = apart.common / "objects"
-    folders = [other.common / "objects" for other in dict.fromkeys(others)]
-    names = [os.path.relpath(folder, objects) for folder in folders] if relative else map(str, folders)
-    permissions.make_file(objects / "info" / "alternates")
-    (objects / "info" / "alternates").write_text("".join(f"{name}\n" for name in names))
+def see(apart: Places, other: Places) -> None:
+    """Let a repository see the objects of another one, and of no others but its own."""
+    alternates = apart.common / "objects" / "info" / "alternates"
+    permissions.make_file(alternates)
+    alternates.write_text(f"{other.common / 'objects'}\n")
 
 
 def lasting(places: Places, folder: Path) -> Places:
@@ -254,15 +248,14 @@ def lasting(places: Places, folder: Path) -> Places:
     return at(places, folder)
 
 
-def find_damage(apart: Places, *, made_from: Places | None = None) -> str:
+def find_damage(apart: Places) -> str:
     """Return why git cannot use the repository that `make` made, or an empty text.
 
-    git reads every object, which takes about a second for 100 MB. `made_from`: what `make` got, if
-    that was not the repository of the code.
+    git reads every object, which takes about a second for 100 MB.
     """
     if not apart.common.is_dir():
         return ""
-    if not _is_configured(made_from or apart.code or apart, apart.common):
+    if not _is_configured(apart.code or apart, apart.common):
         return "its configuration cannot be used"
     checked = git(apart, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
     if checked.returncode == 0:

@@ -4,28 +4,40 @@ remote.
 Each engine's remotes look different, and so does what git holds of them. A note beside the copy
 says for which commit it stands, and what the copy was like then.
 
-The copy of the engine dolt is a bare git repository of this machine. Dolt can use one as a remote:
-what it holds lies on one ref, as blobs. Dolt is let at none but this repository; from and to the
-real remote, that ref travels by git itself, as everything else does: with the user's credentials,
-within git's limits of time, and with a lease. So the remote has one ref, no branch, and plain Dolt
+The copy of the engine dolt is a folder that Dolt takes for a remote. git has the same files as
+blobs on one ref, as Dolt itself writes them into a git repository. Dolt would start a hundred git
+processes to push there. So the ref travels as everything else does, with the user's credentials,
+within git's limits of time, and with a lease. The remote has one ref and no branch, and plain Dolt
 reads it: `dolt clone --ref refs/vmrag/dolt git+https://…`.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import EngineName
 from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.errors import RemoteDamaged
-from vmrag_link.git import objects, sidecar_repo, transfer
-from vmrag_link.git.refs import BRANCHES
-from vmrag_link.paths import Places, fsync, remove_temporaries, require_space, write_atomically
-from vmrag_link.pin_values import DOLT_DATA
+from vmrag_link.git import objects
+from vmrag_link.git.objects import TreeEntry
+from vmrag_link.models import Record
+from vmrag_link.paths import (
+    Places,
+    fsync,
+    remove_temporaries,
+    require_space,
+    sweep_temporaries,
+    write_atomically,
+)
 from vmrag_link.transport import segments
 
 
@@ -185,37 +197,58 @@ def discard_file(file: Path) -> None:
     file.with_name(f".{file.name}-lock").unlink(missing_ok=True)
 
 
-DOLT_NAME = "remote.git"
-_BRANCH = f"{BRANCHES}vmrag"
-"""Dolt takes no repository without a branch."""
+DOLT_NAME = "remote"
+_FORMER_NAME = "remote.git"
+"""What earlier versions of this program called the copy, which was a git repository."""
 
 _MESSAGE = "Knowledge base"
 _SIGNATURE = "vmrag <vmrag@localhost>"
+_NOTE = "stands-at"
 _MANIFEST = "manifest"
-_ENTRY = r"[0-9a-z.]{1,64}(/[0-9]{1,8})?"
+_TABLE = re.compile(r"(?!v{32})[0-9a-v]{32}(\.darc)?")
+_ENTRY = re.compile(rf"{_MANIFEST}|{_TABLE.pattern}(\.records|\.tail)?(/[0-9]{{1,8}})?")
 _MOST_ENTRIES = 100_000
+_PART = 50 << 20
+"""Bytes of a blob, as Dolt cuts a large file: hosts refuse larger ones."""
+
+_LARGEST_PART = 2 * _PART
+_AT_ONCE = 64 << 20
+"""Bytes of blobs that are in memory at a time, unless one alone is larger."""
+
+
+class _File(Record, frozen=True):
+    """The blobs that make a file, and its size and time when it was made of them."""
+
+    blobs: tuple[str, ...]
+    size: int
+    changed_ns: int
+
+
+class _DoltNote(Record, frozen=True):
+    """`commit`: what the folder stands for; empty: maybe for nothing. `files`: by name."""
+
+    commit: str
+    files: dict[str, _File]
 
 
 class DoltCopy:
-    """See `copies.Copy`. The repository sees the objects of `git`, and of where it was shown from.
-
-    What Dolt pushes into it goes on to `git`.
-    """
+    """See `copies.Copy`. The note keeps the blobs of each file, so a file is read once."""
 
     def __init__(self, folder: Path, git: Places, *, name: str = DOLT_NAME) -> None:
-        self._folder, self._git = folder, git
-        self._repo = sidecar_repo.at(git, folder / name)
+        self._folder, self._git = folder / name, git
+        self._blobs: dict[str, tuple[str, ...]] = {}
+        self._listed: tuple[str, dict[str, TreeEntry]] = "", {}
 
     @property
     def url(self) -> str:
-        return f"git+file://{self._repo.common}"
+        return f"file://{self._folder}"
 
     @property
     def exists(self) -> bool:
-        return self._repo.common.exists()
+        return (self._folder / _MANIFEST).exists()
 
     def size(self, there: Places, commit: str) -> int:
-        return sum(each.size for each in _entries(there, commit).values())
+        return sum(each.size for each in self._entries(there, commit).values())
 
     def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
         size = self.size(there, commit)
@@ -224,81 +257,184 @@ class DoltCopy:
         require_space(self._folder, size, "the remote's knowledge base")
 
     def show(self, there: Places, commit: str) -> None:
-        self._make()
-        sidecar_repo.see(self._repo, there, self._git, relative=True)
-        transfer.set_ref(self._repo, DOLT_DATA, commit)
+        """Tables go before the manifest that names them."""
+        parts = _files(self._entries(there, commit))
+        wanted = {name: tuple(each.name for each in entries) for name, entries in parts.items()}
+        shutil.rmtree(self._folder.with_name(_FORMER_NAME), ignore_errors=True)
+        permissions.make_folder(self._folder)
+        noted = self._unchanged()
+        for path in self._folder.iterdir():
+            if path.name not in wanted and path.name != _NOTE:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        missing = [(name, each) for name in parts if noted.get(name) != wanted[name] for each in parts[name]]
+        for name, contents in itertools.groupby(_contents(there, missing), key=itemgetter(0)):
+            unfinished = self._folder / f"{name}.unfinished"
+            with unfinished.open("wb") as out:
+                out.writelines(content for _, content in contents)
+            unfinished.replace(self._folder / name)
+        self._blobs = wanted
 
     def stands_at(self, commit: str) -> bool:
-        try:
-            noted = self._note.read_text()
-        except FileNotFoundError:
-            return False
-        return noted == commit and transfer.tip(self._repo, DOLT_DATA) == commit
+        note = self._read_note()
+        return note.commit == commit and self._unchanged().keys() == note.files.keys()
 
     def damage(self, commit: str) -> str:
-        del commit  # git names objects by their content
-        return sidecar_repo.find_damage(self._repo, made_from=self._git)
+        if not self.exists:
+            return ""
+        try:
+            named, held = self._table_files(), _files(self._entries(self._git, commit))
+        except RemoteDamaged as error:
+            return error.message
+        for path in named:
+            entries = held.get(path.name)
+            if entries and not _is_made_of(path, entries):
+                return f"{path.name} is not what was fetched"
+        return ""
 
     def note(self, commit: str) -> None:
-        write_atomically(self._note, commit.encode(), durable=False)
+        permissions.settle(self._folder)
+        noted, unchanged = self._read_note().files, self._unchanged()
+        files = {
+            name: noted[name] if unchanged.get(name) == blobs else _stamped(self._folder / name, blobs)
+            for name, blobs in self._blobs.items()
+        }
+        self._write_note(_DoltNote(commit, files))
 
     def unnote(self) -> None:
-        self._make()
-        sidecar_repo.see(self._repo, self._git, relative=True)  # what else it was shown from is gone
-        self._note.unlink(missing_ok=True)
+        permissions.make_folder(self._folder)
+        self._write_note(_DoltNote("", self._read_note().files))
 
     def store(self, before: str | None) -> str:
-        """One commit, whatever Dolt made of the push."""
-        sidecar_repo.keep(self._repo, self._git)
-        made = transfer.tip(self._repo, DOLT_DATA)
-        if made is None or (before and not transfer.contains(self._git, made, before)):
+        noted, unchanged = self._read_note().files, self._unchanged()
+        if before and not noted:
             raise RemoteDamaged("What was pushed does not build on what the remote held.", hint="vmrag push")
-        if made == before:
-            return made
-        commit = objects.commit_tree(
-            self._git, made, parents=[before] if before else [], message=_MESSAGE, signature=_SIGNATURE
-        )
-        transfer.set_ref(self._repo, DOLT_DATA, commit)
-        return commit
+        writer = objects.ObjectWriter(self._git)
+        found = {
+            path.name: unchanged.get(path.name) or tuple(map(writer.blob, _parts(path))) for path in self._table_files()
+        }
+        found[_MANIFEST] = (writer.blob((self._folder / _MANIFEST).read_bytes()),)
+        self._blobs = found
+        if before and found == {name: each.blobs for name, each in noted.items()}:
+            return before
+        entries = {path: blob for name, blobs in found.items() for path, blob in _tree_paths(name, blobs)}
+        return writer.commit(entries, parent=before, message=_MESSAGE, signature=_SIGNATURE)
 
     def fresh(self) -> DoltCopy:
-        made = DoltCopy(self._folder, self._git, name=f"new-{DOLT_NAME}")
+        made = DoltCopy(self._folder.parent, self._git, name=f"new-{DOLT_NAME}")
         made.discard()
-        made.unnote()
+        permissions.make_folder(made._folder)
         return made
 
     def discard(self) -> None:
-        shutil.rmtree(self._repo.common, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
-    @property
-    def _note(self) -> Path:
-        return self._repo.common / "stands-at"
+    def _entries(self, there: Places, commit: str) -> dict[str, TreeEntry]:
+        """As the function; a commit is listed once."""
+        if self._listed[0] != commit:
+            self._listed = commit, _entries(there, commit)
+        return self._listed[1]
 
-    def _make(self) -> None:
-        """The repository, unless it is there. A kill leaves none that is half made."""
-        if self.exists:
-            return
-        unfinished = self._repo.common.with_name(f"{self._repo.common.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        permissions.make_folder(unfinished)
-        made = sidecar_repo.make(self._git, unfinished)
-        sidecar_repo.see(made, self._git, relative=True)
-        branch = transfer.tip(self._git, _BRANCH)
-        if branch is None:
-            writer = objects.ObjectWriter(self._git)
-            branch = writer.commit({}, parent=None, message="A branch for Dolt", signature=_SIGNATURE)
-            transfer.set_ref(self._git, _BRANCH, branch)
-        transfer.set_ref(made, _BRANCH, branch)
-        unfinished.rename(self._repo.common)
+    def _table_files(self) -> list[Path]:
+        """The files that Dolt's manifest names. Raises `RemoteDamaged` where one is missing."""
+        from vmrag_link.engines.dolt import files
+
+        try:
+            names = files.table_counts(files.read_manifest(self._folder))
+        except OSError as error:
+            raise _strange() from error
+        paths = [path for name in names or () if (path := files.table_file(self._folder, name))]
+        if names is None or len(paths) < len(names):
+            raise RemoteDamaged("The copy of the remote lacks a file that its manifest names.", hint="vmrag push")
+        return paths
+
+    def _unchanged(self) -> dict[str, tuple[str, ...]]:
+        """The blobs of the noted files that are as they were."""
+        noted = self._read_note().files
+        return {name: each.blobs for name, each in noted.items() if _is_unchanged(self._folder / name, each)}
+
+    def _read_note(self) -> _DoltNote:
+        try:
+            return msgspec.json.decode((self._folder / _NOTE).read_bytes(), type=_DoltNote)
+        except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
+            return _DoltNote("", {})
+
+    def _write_note(self, note: _DoltNote) -> None:
+        sweep_temporaries(self._folder)
+        write_atomically(self._folder / _NOTE, msgspec.json.encode(note), durable=False)
 
 
-def _entries(places: Places, commit: str) -> dict[str, objects.TreeEntry]:
-    """Dolt's files in a commit. Raises `RemoteDamaged` for anything else."""
+def _entries(places: Places, commit: str) -> dict[str, TreeEntry]:
+    """Dolt's files in a commit, by path. Raises `RemoteDamaged` for anything else."""
     found = objects.tree(places, commit, deep=True)
-    strange = (name for name, each in found.items() if each.size < 0 or not re.fullmatch(_ENTRY, name))
-    if _MANIFEST not in found or len(found) > _MOST_ENTRIES or any(True for _ in strange):
-        raise RemoteDamaged(
-            "What the remote holds there is none of Dolt's knowledge bases. Nothing of it was taken.",
-            hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
-        )
+    odd = (path for path, each in found.items() if not 0 <= each.size <= _LARGEST_PART or not _ENTRY.fullmatch(path))
+    if _MANIFEST not in found or len(found) > _MOST_ENTRIES or any(True for _ in odd):
+        raise _strange()
     return found
+
+
+def _files(entries: Mapping[str, TreeEntry]) -> dict[str, list[TreeEntry]]:
+    """The parts of each file that Dolt opens, by name; the manifest comes last."""
+    files: dict[str, list[TreeEntry]] = {}
+    for path in sorted(entries.keys() - {_MANIFEST}):
+        name = path.partition("/")[0]
+        if _TABLE.fullmatch(name):
+            files.setdefault(name, []).append(entries[path])
+    return files | {_MANIFEST: [entries[_MANIFEST]]}
+
+
+def _contents(places: Places, parts: Iterable[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
+    """The contents of the parts of files, in the given order."""
+    group: list[tuple[str, TreeEntry]] = []
+    for name, part in parts:
+        if group and sum(each.size for _, each in group) + part.size > _AT_ONCE:
+            yield from _group_contents(places, group)
+            group = []
+        group.append((name, part))
+    yield from _group_contents(places, group)
+
+
+def _group_contents(places: Places, group: Sequence[tuple[str, TreeEntry]]) -> Iterator[tuple[str, bytes]]:
+    contents = objects.blobs(places, [each.name for _, each in group])
+    return zip((name for name, _ in group), contents, strict=True)
+
+
+def _tree_paths(name: str, blobs: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    """The paths of a file's blobs in a tree, as Dolt has them: `NAME`, or `NAME/0001` and so on."""
+    if len(blobs) == 1:
+        return [(name, blobs[0])]
+    return [(f"{name}/{number:04d}", blob) for number, blob in enumerate(blobs, 1)]
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as source:
+        yield source.read(_PART)
+        while part := source.read(_PART):
+            yield part
+
+
+def _is_made_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
+    with path.open("rb") as source:
+        same = all(objects.blob_name(source.read(each.size), like=each.name) == each.name for each in entries)
+        return same and not source.read(1)
+
+
+def _stamped(path: Path, blobs: tuple[str, ...]) -> _File:
+    """A file with its blobs, once it would survive a power cut."""
+    fsync(path)
+    found = path.stat()
+    return _File(blobs, found.st_size, found.st_mtime_ns)
+
+
+def _is_unchanged(path: Path, noted: _File) -> bool:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (noted.size, noted.changed_ns)
+
+
+def _strange() -> RemoteDamaged:
+    return RemoteDamaged(
+        "What the remote holds there is none of Dolt's knowledge bases. Nothing of it was taken.",
+        hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+    )

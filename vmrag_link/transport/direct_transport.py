@@ -48,10 +48,11 @@ class DirectTransport:
 
 def fetch(engine: Engine, key: str, url: str) -> None:
     """As `Engine.fetch`. Raises `RemoteRejected` for another knowledge base than ours."""
-    there = engine.peek(url)
+    before = engine.remote_heads(key)
+    # Dolt starts a program to look there. Once the remote was ours, only a fetch looks again.
+    there = None if before and engine.name == "dolt" else engine.peek(url)
     if there is not None and not _is_ours(engine, there):
         raise _another(engine)
-    before = engine.remote_heads(key)
     engine.fetch(key, url)
     if there is None and not _is_ours(engine, engine.remote_heads(key)):
         for head in before.values():  # nothing else may reach what came from there

@@ -14,7 +14,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 from msgspec import field
@@ -38,11 +37,11 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import Record
 from vmrag_link.paths import require_space, write_atomically
-from vmrag_link.pin_values import DOLT_DATA, hosted
+from vmrag_link.pin_values import hosted
 
 _PREFIX = "at-"
 _NAME = r"[A-Za-z0-9_-]{1,100}"
-_FILE, _GIT = "file://", "git+"
+_FILE = "file://"
 _NOTES = "remotes.json"
 _GIT_CACHE = "git-remote-cache"
 _MANIFEST = "manifest"
@@ -112,12 +111,10 @@ def register(folder: Path, connection: SqlConnection, remote: str, url: str) -> 
     Another URL under the same short name is the same place: its copy here was moved.
     """
     known, address = noted(folder).get(remote), _address(folder, url)
-    is_lasting = address in (url, f"{_GIT}file://{quote(url.removeprefix(f'{_GIT}file://'))}")
-    if is_lasting and known and known.url == url and _is_registered(connection, remote):
+    if address == url and known and known.url == url and _is_registered(connection, remote):
         return
     clear(folder, connection, remote)
-    options = ("--ref", DOLT_DATA) if url.startswith(_GIT) else ()
-    connection.call("dolt_remote", "add", *options, _name(remote), address)
+    connection.call("dolt_remote", "add", _name(remote), address)
     note(folder, remote, Noted(url, known.heads, known.foreign) if known else Noted(url, {}))
 
 
@@ -131,8 +128,7 @@ def clear(folder: Path, connection: SqlConnection, remote: str) -> None:
     """Let nothing reach what came from the remote; what was noted of its heads stays."""
     if _is_registered(connection, remote):
         connection.call("dolt_remote", "remove", _name(remote))
-    connection.release()
-    shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # of all remotes; it is derived
+    shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # earlier versions let Dolt use git
 
 
 def tracked(connection: SqlConnection, remote: str) -> dict[str, str]:
@@ -250,16 +246,14 @@ def _address(folder: Path, url: str) -> str:
     Dolt escapes no character of a path. Raises `RemoteInvalid` for a folder of a server that has
     such a character.
     """
-    scheme, _, path = url.partition("://")
-    if scheme == f"{_GIT}file" and "\\" not in path:
-        return f"{scheme}://{quote(path)}"
-    if scheme not in ("file", f"{_GIT}file"):
+    if not url.startswith(_FILE):
         return url
+    path = url.removeprefix(_FILE)
     if (folder / DOLT_FOLDER).is_dir():
         link = program.openable_path(Path(path))
         if link != Path(path):
             Path(path).mkdir(parents=True, exist_ok=True)  # as Dolt does, which creates nothing by a link
-        return f"{scheme}://{link}"
+        return f"{_FILE}{link}"
     if _UNOPENABLE.intersection(path):
         raise RemoteInvalid(
             f"Dolt cannot open {path}: the path has one of the characters {' '.join(sorted(_UNOPENABLE))}.",
@@ -282,7 +276,7 @@ def translated(error: EngineFailed, url: str) -> VmragError:
     """The error for a failed fetch from this URL or push to it."""
     told = said(error)[:_MOST_SAID]
     words = told.lower().replace(" ", "")
-    served = not url.startswith(("file://", "git+file://"))
+    served = not url.startswith(_FILE)
     details = {"remote": url, "said": told}
 
     def says(parts: tuple[str, ...]) -> bool:

@@ -67,7 +67,7 @@ def require_reachable(access: DoltAccess, url: str) -> None:
     """Raise `RemoteInvalid` for a folder of this machine, where the server is on another one: it
     fetches and pushes by itself.
     """
-    if url.startswith(("file://", "git+file://")) and not is_here(access):
+    if url.startswith("file://") and not is_here(access):
         raise RemoteInvalid(
             f"The Dolt server {access.server} fetches and pushes by itself, and reaches no folder of this machine.",
             hint="Name a remote that the server reaches, as https://HOST/DATABASE or organisation/repository: vmrag remote",
