@@ -100,7 +100,7 @@ def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> Wr
 
     existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
     result = note_writes.put_notes(ws, source, request.documents, existing)
-    documents = (_row(source.collection, document, "", None) for document in request.documents)
+    documents = (_row(source.collection, document, "", "") for document in request.documents)
     return result._replace(chunks=sum(len(document_chunks(document, CHUNKING[source.kind])) for document in documents))
 
 
@@ -203,23 +203,26 @@ def _rows(
     now = clock.now()
     rows: list[Document] = []
     overwritten: list[Overwritten] = []
+    replaced = [each.doc_id for each in changed if each.doc_id in present]
+    stored = ws.engine.documents(at, collection=name, ids=replaced) if replaced else ()
+    origins = {each.doc_id: (each.source, each.created_at) for each in stored}
     for each in changed:
-        before = ws.engine.document(at, name, each.doc_id) if each.doc_id in present else None
-        if before and guarded and each.doc_id not in moved and comes_from_another_file(guarded, before, each.source):
-            overwritten.append(Overwritten(each.doc_id, before.source, each.source))
-        rows.append(_row(name, each, now, before))
+        source, created_at = origins.get(each.doc_id, ("", now))
+        if guarded and each.doc_id not in moved and comes_from_another_file(guarded, each.doc_id, source, each.source):
+            overwritten.append(Overwritten(each.doc_id, source, each.source))
+        rows.append(_row(name, each, now, created_at))
     if overwritten:
         raise overwriting_refusal(name, overwritten)
     return rows
 
 
-def _row(name: str, new: ImportedDocument, now: str, before: Document | None) -> Document:
+def _row(name: str, new: ImportedDocument, now: str, created_at: str) -> Document:
     refuse_reserved(metadata_of(new), new.doc_id)
     return Document(
         **msgspec.structs.asdict(new),
         collection=name,
         source_key=new.source,
-        created_at=before.created_at if before else now,
+        created_at=created_at,
         updated_at=now,
     )
 
@@ -232,13 +235,13 @@ class Overwritten(Record, frozen=True):
     file: str
 
 
-def comes_from_another_file(base: ImportBase, stored: Document, read: str) -> bool:
-    """Whether the source of a document and that of a file are two files; a link to the same one is
-    none.
+def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: str) -> bool:
+    """Whether the stored source of a document and that of a file are two files; a link to the same
+    one is none.
 
     A document that came from no file has nothing to lose.
     """
-    for _, before in base.stored_sources([(stored.doc_id, stored.source)]):
+    for _, before in base.stored_sources([(doc_id, stored)]):
         return before != read and not _same_file(base.origin / before, base.origin / read)
     return False
 
