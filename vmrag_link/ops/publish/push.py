@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing, refs, remotes
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.models import Record
+from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import links as linking
@@ -30,6 +30,7 @@ from vmrag_link.ops.remotes import destinations, fetch
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
 from vmrag_link.ops.remotes.unpushed import UnpushedPin
 from vmrag_link.sync import chroma_sharing
+from vmrag_link.sync.target import Target
 from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.connection import Transport
@@ -64,11 +65,12 @@ def push(
     `PinMalformed` and `PinRevisionMissing` of the present pin, whose knowledge did not go along.
     """
     recover(ws)
-    own = ws.kb_branch()
-    heads = _heads(ws, branches, every=every)
+    present = ws.target()
+    own = present.kb_branch
+    heads = _heads(ws, branches, own, every=every)
     wanted = PublishRequest(
         heads,
-        _pins(ws, every=every),
+        _pins(ws, present, every=every),
         force=heads if force else (),
         replace_map=force,
         superseded=functools.partial(_former_pins, ws),
@@ -88,7 +90,7 @@ def push(
     if wanted.links:
         for each in places:  # what others shared came with the push
             fetch.take_in_links(ws, each)
-    if not branches and not every:
+    if not branches and not every and present.state != "pinned":
         _require_pinned_there(ws)
     return _report(places, done, uncommitted=bool(own and own.dirty))
 
@@ -237,22 +239,20 @@ def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
         publish_to(ws, each, PublishRequest({}, [revision]))
 
 
-def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str]:
+def _heads(ws: Workspace, names: Sequence[str], own: KbBranch | None, *, every: bool) -> dict[str, str]:
     there = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
     if every:
         return there
     for name in names:
         if name not in there:
             raise BranchMissing(f"The knowledge base has no branch {name!r}.", hint="vmrag branch", branch=name)
-    own = ws.kb_branch()
     return {name: there[name] for name in (names or ([own.name] if own else []))}
 
 
-def _pins(ws: Workspace, *, every: bool = False) -> list[str]:
+def _pins(ws: Workspace, target: Target, *, every: bool) -> list[str]:
     """The present pin and those of HEAD's history, or of every ref, as far as they are here; newest
     first.
     """
-    target = ws.target()
     present = [target.revision] if target.state == "pinned" else []
     head = plumbing.head(ws.places).commit
     history = _history(ws, head) if head else []
