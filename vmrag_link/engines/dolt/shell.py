@@ -26,8 +26,10 @@ from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed, quoted
 
-IDLE_SECONDS = 0.25
-"""A session of which nothing was asked for so long ends: others may wait to write."""
+IDLE_SECONDS = 1.0
+"""A session that gets no question for so long ends: others may wait to write. A command that reads
+files or makes an index between two questions keeps its session.
+"""
 
 _NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
