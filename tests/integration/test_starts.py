@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support import traced
+from tests.support import dolt, traced
 from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
@@ -60,12 +60,12 @@ class Budget(NamedTuple):
     libraries: str = ""
 
 
-def build(top: Path) -> Project:
+def build(top: Path, engine: str = "doltlite") -> Project:
     """Two code branches whose knowledge differs, pushed; all has the default model's vectors."""
     project = new_project(top / "project", settings="index:\n  chroma: 'off'\n")
     for name in ("setup", "rest", "tls"):
         project.write(f"docs/{name}.md", f"# {name}\n\nWhat there is to know of {name}.\n")
-    project.vmrag("init", "--knowledge-base", "--no-sources")
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", engine)
     project.vmrag("import", "docs", "--collection", "handbook")
     project.vmrag("commit", "-m", "first")
     project.git("add", "-A")
@@ -89,6 +89,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
+    return copy_project(built, tmp_path)
+
+
+def copy_project(built: Path, tmp_path: Path) -> Project:
     copied = Project(copy_tree(built, tmp_path / "copy") / "project")
     for path in (copied.top / ".git/refs/remotes").rglob(""):  # pushed a while ago
         os.utime(path, (time.time() - 60,) * 2)
@@ -155,6 +159,41 @@ def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(proj
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
     require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(150, 6))
     require(load(project, "commit", "-m", "rest"), Budget(133, 5))
+
+
+PROCESSES = {
+    "doltlite": {"import": (3, 0), "commit": (4, 0), "push": (9, 0), "fetch": (8, 0)},
+    "dolt": {"import": (4, 1), "commit": (5, 1), "push": (8, 1), "fetch": (9, 2)},
+}
+"""By engine: the processes that a command may start, and how many of them may be Dolt's program."""
+
+
+@pytest.mark.parametrize("engine", PROCESSES)
+def test_command_that_moves_documents_stays_in_its_budget_of_processes(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    if engine == "dolt":
+        dolt.require()
+    isolate(monkeypatch, tmp_path / "home")
+    built = build_once(tmp_path_factory, f"starts-{engine}", lambda top: build(top, engine))
+    ada, notes = copy_project(built, tmp_path), tmp_path / "notes"
+    ada.git("clone", "-q", str(ada.top.parent / "remote.git"), str(tmp_path / "bob"))
+    bob = Project(tmp_path / "bob")
+    bob.vmrag("clone")
+    notes.mkdir()
+    loaded: dict[str, dict[str, Any]] = {}
+    for number in range(2):  # the first import makes the collection, the first push the copy of the remote
+        (notes / "one.md").write_text(f"# One\n\nText {number}.\n")
+        loaded["import"] = load(ada, "import", str(notes), "--collection", "notes", "--base", str(notes))
+        loaded["commit"] = load(ada, "commit", "-m", "notes")
+        ada.git("commit", "-qam", "notes")
+        loaded["push"] = load(ada, "push")
+        loaded["fetch"] = load(bob, "fetch")
+    for command, (processes, programs) in PROCESSES[engine].items():
+        started = loaded[command]["processes"]
+        assert loaded[command]["code"] in (0, None), command
+        assert len(started) <= processes, "\n".join((command, *started))
+        assert sum(line.split()[0].endswith("/dolt") or " dolt " in line for line in started) <= programs, started
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):

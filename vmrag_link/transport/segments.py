@@ -7,6 +7,7 @@ before it was measured.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -163,7 +164,9 @@ class _Stored(Record, frozen=True):
     blobs: tuple[str, ...]
 
     @classmethod
+    @functools.lru_cache(maxsize=2)
     def read(cls, places: Places, commit: str) -> _Stored:
+        """Read a commit once: its name decides its content. Raises `RemoteDamaged`."""
         tree = objects.tree(places, commit)
         entry = tree.pop(MANIFEST, None)
         if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):

@@ -239,7 +239,7 @@ def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, read: st
     """Whether the stored source of a document and that of a file are two files; a link to the same
     one is none.
 
-    A document that came from no file has nothing to lose.
+    A document without a file has nothing to lose.
     """
     for _, before in base.stored_sources([(doc_id, stored)]):
         return before != read and not _same_file(base.origin / before, base.origin / read)
