@@ -175,7 +175,7 @@ def test_git_is_asked_once_for_each_level_of_folders(project: Project, tmp_path:
     monkeypatch.setenv("PATH", f"{counting.parent}{os.pathsep}{os.environ['PATH']}")
     assert project.ask("import", "all", *FRESH)["changes"]["added"] == 144
     asked = [line for line in log.read_text().splitlines() if "check-" in line]
-    assert len(asked) == 5  # `all`, the 12 in it, their folders, the files; and what is said of these
+    assert len(asked) == 4  # `all` and the 12 in it, their folders, the files, and the attributes of files
 
 
 def test_a_library_leaves_them_out_too(project: Project) -> None:

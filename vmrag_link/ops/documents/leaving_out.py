@@ -65,19 +65,25 @@ class LeavingOut:
         self._derived = derived
         self._origin = origin
         self._repositories = Repositories(places)
-        self.named_ignored: set[Path] = set()
+        self._unasked: list[Path] = []
+        self._named_ignored: set[Path] = set()
+
+    @property
+    def named_ignored(self) -> set[Path]:
+        """What a person named although git ignores it. Raises `GitFailed`."""
+        self._find_ignored(())
+        return self._named_ignored
 
     def __call__(self, folders: Sequence[Path], files: Sequence[Path], named: bool) -> Mapping[Path, str]:
         """Raises `GitFailed`."""
         found = dict.fromkeys(self._matched(folders, files), EXCLUDED)
         if self._derived:
             found |= self._derived([file for file in files if file not in found])
-        rest = [each for each in (*folders, *files) if each not in found and not self._is_taken(each)]
-        ignored = set() if self._selection.include_ignored else self._repositories.ignored(rest)
+        rest = [each for each in (*folders, *files) if each not in found]
         if named:
-            self.named_ignored |= ignored
+            self._unasked += [] if self._selection.include_ignored else rest
             return found
-        found |= dict.fromkeys(ignored, IGNORED)
+        found |= dict.fromkeys(self._find_ignored(rest), IGNORED)
         if not self._selection.include_generated:
             rest = [each for each in files if each not in found]
             marked = self._repositories.generated(rest)
@@ -94,9 +100,22 @@ class LeavingOut:
                 if path != self._origin and self._excluded.match_file(name + ending):
                     yield path
 
+    def _find_ignored(self, paths: Sequence[Path]) -> list[Path]:
+        """The paths that git ignores, but for those that a person named and what lies in them.
+
+        git is asked about named paths together with what lies in them.
+        """
+        if self._selection.include_ignored:
+            return []
+        asked = [*self._unasked, *(path for path in paths if not self._is_taken(path))]
+        ignored = self._repositories.ignored(asked)
+        self._named_ignored.update(ignored.intersection(self._unasked))
+        self._unasked = []
+        return [path for path in paths if path in ignored and not self._is_taken(path)]
+
     def _is_taken(self, path: Path) -> bool:
         """Whether it was named, or lies in what was, although git ignores that."""
-        return bool(self.named_ignored) and not self.named_ignored.isdisjoint((path, *path.parents))
+        return bool(self._named_ignored) and not self._named_ignored.isdisjoint((path, *path.parents))
 
 
 def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
