@@ -157,16 +157,17 @@ def test_the_default_model_names_its_files_in_its_fingerprint_and_its_notice() -
 def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
     """What it promises, computed by Python's own whole numbers."""
     text = " ".join(words * times)
-    tokens = STATIC._tokenizer.ids(text)
+    tokens = STATIC._tokenizer.packed(text)
     weights, rows = STATIC._table
-    counts = collections.Counter(tokens)
+    counts = collections.Counter(STATIC._tokenizer.ids(text))
     total = [0] * 256
     for token, count in counts.items():
         by = int(weights[token]) * count
         total = [one + by * number for one, number in zip(total, rows[token].tolist(), strict=True)]
-    assert STATIC._summed_plainly(tokens) == STATIC._summed(tokens) == total
+    assert STATIC._summed_plainly(tokens) == total
     length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
     expected = struct.pack("<256f", *[each / length for each in total]) if length else featureless(256)
+    assert STATIC._vector(tokens) == STATIC._unit_vector(list(map(float, total))) == expected
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
 
 
@@ -184,7 +185,7 @@ def test_a_few_texts_have_the_same_vectors_without_numpy() -> None:
 
 def test_a_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = STATIC.embed(TEXTS)
-    monkeypatch.setattr(static, "_AT_ONCE", 3)
+    monkeypatch.setattr(static, "_EXACT", 3)
     assert STATIC.embed(TEXTS) == usual
     monkeypatch.undo()
     tracemalloc.start()

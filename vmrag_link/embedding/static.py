@@ -19,6 +19,7 @@ numbers differ between CPUs with and without VNNI, so only vectors from the cach
 
 from __future__ import annotations
 
+import array
 import heapq
 import importlib
 import math
@@ -29,9 +30,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, count, pairwise
+from itertools import count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -69,8 +70,8 @@ FEW = 4000
 as long as that.
 """
 
-_AT_ONCE = 10_000
-"""Tokens whose rows are in memory together, each with two kilobytes: a text may have millions."""
+_EXACT = 512
+"""Tokens whose rows are summed in float32: the sums stay below 2^24, so they are exact."""
 
 
 class StaticModel(Model):
@@ -87,10 +88,10 @@ class StaticModel(Model):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        tokens = [self._tokenizer.ids(text) for text in texts]
-        few = "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW
-        summed = self._summed_plainly if few else self._summed
-        return [self._unit_vector(summed(each)) for each in tokens]
+        tokens = [self._tokenizer.packed(text) for text in texts]
+        if "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW * ID_BYTES:
+            return [self._unit_vector(self._summed_plainly(each)) for each in tokens]
+        return [self._vector(each) for each in tokens]
 
     def _unit_vector(self, total: list[float]) -> Vector:
         length = math.sqrt(math.fsum(each * each for each in total))
@@ -98,20 +99,24 @@ class StaticModel(Model):
             return featureless(self.dimensions)
         return struct.pack(f"<{self.dimensions}f", *[each / length for each in total])
 
-    def _summed(self, tokens: list[int]) -> list[float]:
+    def _vector(self, tokens: bytes) -> Vector:
+        """Return the same as `_unit_vector` of `_summed_plainly`, to the bit."""
         weights, rows = self._table
-        total = weights[tokens[:_AT_ONCE]] @ rows[tokens[:_AT_ONCE]].astype("f8")
-        for start in range(_AT_ONCE, len(tokens), _AT_ONCE):
-            some = tokens[start : start + _AT_ONCE]
-            total += weights[some] @ rows[some].astype("f8")
-        return cast("list[float]", total.tolist())
+        from vmrag_link.numpy_loading import np  # after `_table`, which tells what is not installed
 
-    def _summed_plainly(self, tokens: list[int]) -> list[float]:
-        """The same whole numbers without numpy."""
+        numbers = np.frombuffer(tokens, "I")
+        total = np.zeros(self.dimensions)
+        for start in range(0, len(numbers), _EXACT):
+            some = numbers[start : start + _EXACT]
+            total += weights.take(some) @ rows.take(some, axis=0).astype("f4")
+        length = math.sqrt(math.fsum((total * total).tolist()))
+        return (total / length).astype("<f4").tobytes() if length else featureless(self.dimensions)
+
+    def _summed_plainly(self, tokens: bytes) -> list[float]:
         rows = memoryview(self._content).cast("b")
         first = len(self._content) // (1 + self.dimensions)
         total = [0] * self.dimensions
-        for token, times in Counter(tokens).items():
+        for token, times in Counter(memoryview(tokens).cast("I")).items():
             start, weight = first + token * self.dimensions, self._content[token] * times
             total = [
                 each + weight * row for each, row in zip(total, rows[start : start + self.dimensions], strict=True)
@@ -129,14 +134,14 @@ class StaticModel(Model):
         return verified_map(self._folder / TABLE, TABLE_SHA256, extra="index")
 
     @cached_property
-    def _table(self) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+    def _table(self) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
         """The weights of all tokens, and their rows (tokens, dimensions), memory-mapped."""
         try:
             from vmrag_link.numpy_loading import np
         except ModuleNotFoundError as error:
             raise extra_missing("numpy", extra="index") from error
         tokens = len(self._content) // (1 + self.dimensions)
-        weights = np.frombuffer(self._content, dtype="u1", count=tokens).astype("f8")
+        weights = np.frombuffer(self._content, dtype="u1", count=tokens).astype("f4")
         return weights, np.frombuffer(self._content, dtype="i1", offset=tokens).reshape(tokens, self.dimensions)
 
 
@@ -146,7 +151,10 @@ SPACE = "▁"
 REMEMBERED = 2_000_000
 """Characters, of which every piece counts 16 more: at most 40 MB, most often ten."""
 
-Ids = tuple[int, ...]
+_FEW_SYMBOLS = 64
+_NO_RANK = sys.maxsize
+
+ID_BYTES = 4
 
 
 class BytePairTokenizer:
@@ -165,41 +173,60 @@ class BytePairTokenizer:
         self._split = re.compile(f"({'|'.join(map(re.escape, self._special))})").split
         words = "|".join(f"[{re.escape(each)}]+" for each in groups)
         self._cut = re.compile(f"{SPACE}*(?:{words})|{SPACE}+|.", re.DOTALL).findall
-        self._remembered: dict[str, Ids] = {}
+        self._remembered: dict[str, bytes] = {}
         self._size = 0
 
     def ids(self, text: str) -> list[int]:
-        """The tokens of a text, none added that only begins or ends it."""
-        if "<" not in text:
-            return self._of_plain(text)
-        found: list[int] = []
-        for number, part in enumerate(self._split(text)):
-            found += [self._special[part]] if number % 2 else self._of_plain(part)
-        return found
+        """Return the tokens of a text, without tokens that only begin or end it."""
+        return memoryview(self.packed(text)).cast("I").tolist()
 
-    def _of_plain(self, text: str) -> list[int]:
+    def packed(self, text: str) -> bytes:
+        """Return the tokens as an `array` of type `I` holds them."""
+        if "<" not in text:
+            return self._pack_plain(text)
+        parts = enumerate(self._split(text))
+        return b"".join(
+            _pack([self._special[part]]) if number % 2 else self._pack_plain(part) for number, part in parts
+        )
+
+    def _pack_plain(self, text: str) -> bytes:
         if not text:
-            return []
+            return b""
         pieces = self._cut(SPACE + text.replace(" ", SPACE))
         if self._size > REMEMBERED:
             self._remembered, self._size = {}, 0  # another thread may still read the old one
         known = self._remembered
         for piece in set(pieces).difference(known):
-            known[piece] = self._merged(piece)
+            known[piece] = self._merge(piece)
             self._size += len(piece) + 16
-        return list(chain.from_iterable(map(known.__getitem__, pieces)))
+        return b"".join(map(known.__getitem__, pieces))
 
-    def _merged(self, piece: str) -> Ids:
-        """The tokens of a piece: of all pairs that may be joined the first in rank, and of equal
-        ones the left one, until there is none.
-
-        As in the library, a pair that was found and then changed is joined in its old turn where it
-        still makes the same token.
-        """
-        vocabulary, ranks = self._vocabulary, self._ranks
-        symbols: list[str | None] = []
+    def _merge(self, piece: str) -> bytes:
+        """Join pairs of neighbours, always the first in rank, and of equal ones the left one."""
+        vocabulary = self._vocabulary
+        symbols: list[str] = []
         for character in piece:
             symbols += [character] if character in vocabulary else [f"<0x{each:02X}>" for each in character.encode()]
+        joined = self._join_few(symbols) if len(symbols) <= _FEW_SYMBOLS else self._join_many(symbols)
+        return _pack(map(vocabulary.__getitem__, joined))
+
+    def _join_few(self, symbols: list[str]) -> list[str]:
+        """Search all pairs for each join: for a word, that is faster than a queue."""
+        rank_of = self._ranks.get
+        ranks = [rank_of(f"{left} {right}", _NO_RANK) for left, right in pairwise(symbols)]
+        while ranks and (first := min(ranks)) < _NO_RANK:
+            at = ranks.index(first)
+            symbols[at] += symbols.pop(at + 1)
+            del ranks[at]
+            if at < len(ranks):
+                ranks[at] = rank_of(f"{symbols[at]} {symbols[at + 1]}", _NO_RANK)
+            if at:
+                ranks[at - 1] = rank_of(f"{symbols[at - 1]} {symbols[at]}", _NO_RANK)
+        return symbols
+
+    def _join_many(self, some: list[str]) -> list[str]:
+        symbols: list[str | None] = [*some]
+        ranks = self._ranks
         end = len(symbols)
         after, before = list(range(1, end + 1)), list(range(-1, end - 1))
         queue = [
@@ -224,7 +251,11 @@ class BytePairTokenizer:
                     heapq.heappush(queue, (rank, at, f"{token}{symbols[following]}"))
             if (previous := before[at]) >= 0 and (rank := ranks.get(f"{symbols[previous]} {token}")) is not None:
                 heapq.heappush(queue, (rank, previous, f"{symbols[previous]}{token}"))
-        return tuple(vocabulary[each] for each in symbols if each is not None)
+        return [each for each in symbols if each is not None]
+
+
+def _pack(ids: Iterable[int]) -> bytes:
+    return array.array("I", ids).tobytes()
 
 
 MINILM_WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
