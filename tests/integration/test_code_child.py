@@ -38,8 +38,9 @@ def cutter() -> Iterator[CodeCutter]:
 
 
 def process_of(cutter: CodeCutter) -> int:
-    assert cutter._process
-    return cutter._process._process.pid
+    process = cutter._children[0]._process
+    assert process
+    return process._process.pid
 
 
 def stop(cutter: CodeCutter) -> int:
@@ -66,7 +67,27 @@ def test_the_child_loads_each_grammar_although_it_is_confined_and_many_texts_hav
     tasks.insert(3, CodeTask("no grammar\n", "lua"))
     tasks.insert(4, CodeTask("", "python"))
     random.Random(3).shuffle(tasks)
-    assert list(cutter.cut_all(tasks)) == [cut(each.text, each.language, each.size) for each in tasks]
+    expected = [cut(each.text, each.language, each.size) for each in tasks]
+    assert list(cutter.cut_all(tasks)) == expected
+
+
+def test_several_processes_share_the_texts_and_keep_their_order() -> None:
+    texts = [*SOURCES, *SOURCES[:9]]
+    tasks = [CodeTask(text, "python", blob=str(hash(text))) for text in texts]
+    with CodeCutter(processes=3) as cutter:
+        assert list(cutter.cut_all(tasks)) == [cut(text, "python", 1500) for text in texts]
+        assert all(child._process for child in cutter._children)
+
+
+def test_the_death_of_one_of_several_processes_costs_at_most_one_text() -> None:
+    with CodeCutter(processes=3) as cutter:
+        answers = cutter.cut_all(CodeTask(text, "python") for text in SOURCES)
+        first = next(answers)
+        os.kill(process_of(cutter), signal.SIGKILL)
+        pieces = [first, *answers]
+    assert sum(isinstance(answer, CodeUnparsed) for answer in pieces) <= 1
+    for text, answer in zip(SOURCES, pieces, strict=True):
+        assert isinstance(answer, CodeUnparsed) or answer == cut(text, "python", 1500)
 
 
 def test_each_process_cuts_alike_whatever_it_cut_before() -> None:
@@ -88,7 +109,7 @@ def test_tasks_are_read_as_they_are_needed(cutter: CodeCutter) -> None:
             yield CodeTask("a = 1\n", "python")
 
     assert next(cutter.cut_all(tasks()))
-    assert read < 100
+    assert read < 300
 
 
 def test_who_stops_in_the_middle_gets_no_other_text_s_pieces(cutter: CodeCutter) -> None:
@@ -105,7 +126,7 @@ def test_no_process_is_started_for_what_is_not_parsed(cutter: CodeCutter) -> Non
     assert cutter.cut("local a = 1\n", "lua", 100) == [CodePiece(0, 12)]
     assert cutter.cut("", "python", 100) == [CodePiece(0, 0)]
     assert len(cutter.cut("a = 1\n" * (MOST_BYTES // 5), "python", 1500)) > 100
-    assert cutter._process is None
+    assert cutter._children[0]._process is None
 
 
 def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
@@ -124,7 +145,7 @@ def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
 def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
     code = (
         "import os\nfrom vmrag_link.code.cutter import CodeCutter\n"
-        "c = CodeCutter(); c.cut('a = 1\\n', 'python', 9); print(c._process._process.pid, flush=True); os._exit(0)"
+        "c = CodeCutter(); c.cut('a = 1\\n', 'python', 9); print(c._children[0]._process._process.pid, flush=True); os._exit(0)"
     )
     argv = [sys.executable, "-c", code]
     said = subprocess.run(
@@ -170,8 +191,9 @@ def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutte
 def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
     cutter.cut("a = 1\n", "python", 100)
     os.kill(process_of(cutter), signal.SIGKILL)
-    assert cutter._process
-    cutter._process._process.wait()
+    process = cutter._children[0]._process
+    assert process
+    process._process.wait()
     assert cutter.cut("a = 1\n", "python", 100) == [CodePiece(0, 6)]
 
 

@@ -12,6 +12,7 @@ from typing import IO
 
 import msgspec
 
+import vmrag_link.code.symbols  # noqa: F401  before `confine`, so that Python can store it compiled
 from vmrag_link.code.cutting import cut
 from vmrag_link.code.languages import LONGEST_MESSAGE, CodeTask, CutAnswer
 from vmrag_link.conversion.child.serving import is_used_up, serve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 MODULE = "vmrag_link.code.child"
 
-_MOST_AHEAD, _CHARACTERS_AHEAD = 64, 1 << 21
-"""Texts that the child is told before their turn, so that it never waits for us."""
+_MOST_AHEAD, _CHARACTERS_AHEAD = 256, 1 << 21
+"""Texts that each child gets before their turn, so that it also works while we do other things."""
 
 _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
 """Code takes a second for five megabytes. What is made to be hard is stopped by the parser, but for
@@ -36,23 +37,108 @@ class _Copy(NamedTuple):
     size: int
 
 
-_Waiting = deque[CodeTask | _Copy | list[CodePiece]]
-"""Tasks, copies of earlier ones, and the pieces of texts that no child is needed for; in order."""
+class _Child:
+    """A child process, started for the first task, and the tasks that it has not answered."""
+
+    def __init__(self, limits: ConversionLimits) -> None:
+        self._limits = limits
+        self._process: ConfinedProcess | None = None
+        self._tasks: deque[CodeTask] = deque()
+        self._sent = 0
+        self.characters = 0
+        """Of the tasks."""
+
+    def add(self, task: CodeTask) -> None:
+        self._running()  # it starts while other texts are read
+        self._tasks.append(task)
+        self.characters += len(task.text)
+
+    def send(self) -> None:
+        """Send the tasks that were added. If the process has died, `answer` finds out."""
+        if self._sent == len(self._tasks):
+            return
+        from vmrag_link.conversion.converter import ProcessEnded
+
+        process = self._running()
+        frames = [msgspec.msgpack.encode(task) for task in islice(self._tasks, self._sent, None)]
+        self._sent = len(self._tasks)
+        with contextlib.suppress(ProcessEnded), process.watched():
+            process.send(*frames)
+
+    def answer(self) -> CutAnswer | CodeUnparsed:
+        """Wait for the answer to the first task."""
+        from vmrag_link.conversion.converter import ProcessEnded
+
+        process = self._running()
+        if not self._sent:
+            self.send()
+        try:
+            with process.watched():
+                answer = msgspec.msgpack.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
+        except ProcessEnded as ended:
+            return self._failure(ended)
+        finally:
+            self.characters -= len(self._tasks.popleft().text)
+            self._sent -= 1
+        if answer.last:
+            process.retire()
+        return answer
+
+    def abandon(self) -> None:
+        """Forget the tasks. The answers to those that were sent must not be taken for others."""
+        if self._process and self._sent:
+            self._process.retire()
+        self._tasks.clear()
+        self._sent = self.characters = 0
+
+    def close(self) -> None:
+        if self._process:
+            self._process.end()
+            self._process = None
+
+    def _running(self) -> ConfinedProcess:
+        """Return the process, or a new one, which was sent nothing, if it is of no more use."""
+        from vmrag_link.conversion.converter import ConfinedProcess
+
+        if self._process and not self._process.usable:
+            self.close()
+        if self._process is None:
+            self._process, self._sent = ConfinedProcess(MODULE, self._limits), 0
+        return self._process
+
+    def _failure(self, ended: ProcessEnded) -> CodeUnparsed:
+        if ended.late:
+            return CodeUnparsed(f"takes more than {self._limits.max_seconds} seconds to be cut")
+        if ended.killed_by == "SIGXCPU":
+            return CodeUnparsed(f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be cut")
+        why = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
+        return CodeUnparsed(f"cannot be cut ({why})" if why else "cannot be cut")
+
+
+class _Assigned(NamedTuple):
+    """A text that a child cuts; `copy` if it may come again."""
+
+    child: _Child
+    copy: _Copy | None
+
+
+_Waiting = deque[_Assigned | _Copy | list[CodePiece]]
+"""Texts in order: a child cuts them, or they came before, or these are their pieces."""
 
 
 class CodeCutter:
     """Cuts texts, one after the other. For one thread at a time.
 
-    A child process is started for the first text that is parsed, serves the next ones, and ends
-    with the block. One that dies of a text is replaced for the next.
+    Up to `processes` child processes share the texts that are parsed, and end with the block. A
+    process that dies of a text is replaced for the next.
     """
 
-    def __init__(self, limits: ConversionLimits | None = None, budget: CutBudget | None = None) -> None:
+    def __init__(
+        self, limits: ConversionLimits | None = None, budget: CutBudget | None = None, *, processes: int = 1
+    ) -> None:
         self._limits = limits or _LIMITS
         self._budget = budget or CutBudget()
-        self._process: ConfinedProcess | None = None
-        self._told = 0
-        """How many of the texts that wait it knows: the first ones."""
+        self._children = [_Child(self._limits) for _ in range(processes)]
 
     def __enter__(self) -> Self:
         return self
@@ -63,9 +149,8 @@ class CodeCutter:
         self.close()
 
     def close(self) -> None:
-        if self._process:
-            self._process.end()
-            self._process = None
+        for child in self._children:
+            child.close()
 
     def cut(self, text: str, language: str, size: int) -> list[CodePiece]:
         """As `cutting.cut`. Raises `CodeUnparsed` where the parser dies of the text, or takes
@@ -80,89 +165,55 @@ class CodeCutter:
         """The pieces of each text, or why it has none; in the order of the tasks, which are read
         ahead. It ends before the tasks do once the budget is spent.
         """
-        given, waiting, self._told = iter(tasks), _Waiting(), 0
-        answers: dict[_Copy, list[CodePiece] | CodeUnparsed | None] = {}
+        given, waiting = iter(tasks), _Waiting()
+        answers: dict[_Copy, list[CodePiece] | CodeUnparsed] = {}
+        repeated: set[_Copy] = set()
         try:
-            while _read_ahead(given, waiting, answers):
+            while self._read_ahead(given, waiting, repeated):
                 first = waiting[0]
-                if isinstance(first, CodeTask):
-                    if self._budget.seconds <= 0:
-                        return
-                    pieces = self._answer(waiting)
-                    if first.blob:
-                        answers[_copy_of(first)] = pieces
+                if isinstance(first, list):
+                    pieces: list[CodePiece] | CodeUnparsed = first
                 elif isinstance(first, _Copy):
-                    copied = answers[first]
-                    assert copied is not None  # noqa: S101  the text came before, and has its answer
-                    pieces = copied
+                    pieces = answers[first]
+                elif self._budget.seconds <= 0:
+                    return
                 else:
-                    pieces = first
+                    pieces = self._answer(first.child)
+                    if first.copy:
+                        answers[first.copy] = pieces
                 waiting.popleft()
-                self._told = max(0, self._told - 1)
                 yield pieces
         finally:
-            if self._process and any(isinstance(each, CodeTask) for each in islice(waiting, self._told)):
-                self._process.retire()  # its answers would be taken for those to others
+            for child in self._children:
+                child.abandon()
 
-    def _answer(self, waiting: _Waiting) -> list[CodePiece] | CodeUnparsed:
-        """To the first of them; the child is told all."""
-        from vmrag_link.conversion.converter import ProcessEnded
-
-        process = self._running()
-        frames = [
-            msgspec.msgpack.encode(each) for each in islice(waiting, self._told, None) if isinstance(each, CodeTask)
-        ]
-        self._told = len(waiting)
-        try:
-            with process.watched():
-                process.send(*frames)
-                answer = msgspec.msgpack.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
-        except ProcessEnded as ended:
+    def _answer(self, child: _Child) -> list[CodePiece] | CodeUnparsed:
+        answer = child.answer()
+        if isinstance(answer, CodeUnparsed):
             self._budget.seconds -= self._limits.max_cpu_seconds
-            return self._failure(ended)
+            return answer
         self._budget.seconds -= answer.seconds
-        if answer.last:
-            process.retire()
         return list(answer.pieces)
 
-    def _running(self) -> ConfinedProcess:
-        """The child, or another one, which knows nothing yet, if it is of no more use."""
-        from vmrag_link.conversion.converter import ConfinedProcess
-
-        if self._process and not self._process.usable:
-            self.close()
-        if self._process is None:
-            self._process, self._told = ConfinedProcess(MODULE, self._limits), 0
-        return self._process
-
-    def _failure(self, ended: ProcessEnded) -> CodeUnparsed:
-        if ended.late:
-            return CodeUnparsed(f"takes more than {self._limits.max_seconds} seconds to be cut")
-        if ended.killed_by == "SIGXCPU":
-            return CodeUnparsed(f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be cut")
-        why = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
-        return CodeUnparsed(f"cannot be cut ({why})" if why else "cannot be cut")
-
-
-def _copy_of(task: CodeTask) -> _Copy:
-    return _Copy(task.blob, task.language, task.size)
-
-
-def _read_ahead(
-    given: Iterator[CodeTask], waiting: _Waiting, answers: dict[_Copy, list[CodePiece] | CodeUnparsed | None]
-) -> bool:
-    """Return whether any task remains. Texts that may come again get a place in `answers`."""
-    characters = sum(len(each.text) for each in waiting if isinstance(each, CodeTask))
-    while not waiting or (len(waiting) < _MOST_AHEAD and characters < _CHARACTERS_AHEAD):
-        task = next(given, None)
-        if task is None:
-            break
-        parsed = is_parsed(task.text, task.language)
-        if parsed and task.blob:
-            if _copy_of(task) in answers:
-                waiting.append(_copy_of(task))
+    def _read_ahead(self, given: Iterator[CodeTask], waiting: _Waiting, repeated: set[_Copy]) -> bool:
+        """Give the children many tasks at once. Return whether any task remains."""
+        most, characters = _MOST_AHEAD * len(self._children), _CHARACTERS_AHEAD * len(self._children)
+        ahead = sum(child.characters for child in self._children)
+        if waiting and (len(waiting) > most // 2 or ahead > characters // 2):
+            return True
+        while len(waiting) < most and ahead < characters and (task := next(given, None)):
+            if not is_parsed(task.text, task.language):
+                waiting.append(cut(task.text, task.language, task.size))
                 continue
-            answers[_copy_of(task)] = None
-        waiting.append(task if parsed else cut(task.text, task.language, task.size))
-        characters += len(task.text) if parsed else 0
-    return bool(waiting)
+            copy = _Copy(task.blob, task.language, task.size) if task.blob else None
+            if copy in repeated:
+                waiting.append(copy)
+                continue
+            repeated |= {copy} if copy else set()
+            child = min(self._children, key=lambda child: child.characters)
+            child.add(task)
+            waiting.append(_Assigned(child, copy))
+            ahead += len(task.text)
+        for child in self._children:
+            child.send()
+        return bool(waiting)

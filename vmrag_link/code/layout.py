@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ LONGEST_LINE = 2000
 
 _CLOSING = re.compile(r"(?:[)\]}>;,]+|end|fi|done|esac)[;,.]*\s*(?:(?://|--|#).*)?")
 _TAB = 4
+_NEXT = (1).__add__
 
 Span = tuple[int, int]
 """Character offsets: the first one, and the one behind the last."""
@@ -24,8 +26,13 @@ class Lines:
     """Rows count from 0 and end with a line feed, as the parser counts them."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._starts = [0, *accumulate(len(each) for each in _rows(text))]
+        self._rows = text.split("\n")
+        self._starts = [0, *accumulate(map(_NEXT, map(len, self._rows)))]
+        if self._rows[-1]:
+            self._starts[-1] -= 1
+        else:
+            self._starts.pop()
+        self._blank = [not row or row.isspace() for row in self._rows]
 
     @property
     def count(self) -> int:
@@ -38,29 +45,25 @@ class Lines:
     def span(self, first: int, end: int) -> Span:
         return self._starts[first], self._starts[end]
 
-    def row(self, number: int) -> str:
-        return self._text[self._starts[number] : self._starts[number + 1]]
-
     def is_blank(self, number: int) -> bool:
-        return not self.row(number).strip()
+        return self._blank[number]
 
     def only_ends(self, number: int) -> bool:
         """Whether a row is blank, or closes what others opened: no piece begins with it."""
-        text = self.row(number).strip()
-        return not text or bool(_CLOSING.fullmatch(text))
+        return self._blank[number] or bool(_CLOSING.fullmatch(self._rows[number].strip()))
 
     def filled(self, first: int, end: int, most: int) -> int:
         """How many of the rows are not blank; where there are more than `most`, one more."""
         found = 0
         for number in range(first, end):
-            found += not self.is_blank(number)
+            found += not self._blank[number]
             if found > most:
                 break
         return found
 
     def last_filled(self, first: int, end: int) -> int:
         """The last of the rows that is not blank, or the first one."""
-        while end - 1 > first and self.is_blank(end - 1):
+        while end - 1 > first and self._blank[end - 1]:
             end -= 1
         return max(first, end - 1)
 
@@ -93,10 +96,7 @@ class Lines:
         return stop
 
     def _fitting(self, first: int, end: int, size: int) -> int:
-        stop = first
-        while stop < end and self.length(first, stop + 1) <= size:
-            stop += 1
-        return stop
+        return min(end, bisect_right(self._starts, self._starts[first] + size, first + 1) - 1)
 
     def _best(self, first: int, last: int, size: int) -> int:
         """Before which row to end, of those up to `last`; at `last` if none is good."""
@@ -112,19 +112,13 @@ class Lines:
         return found
 
     def _indentation(self, number: int) -> int:
-        row = self.row(number)
+        row = self._rows[number]
         return len(row.expandtabs(_TAB)) - len(row.lstrip(" \t").expandtabs(_TAB))
 
     def _slices(self, number: int, size: int) -> Iterator[Span]:
         start, end = self.span(number, number + 1)
         for each in range(start, end, size):
             yield each, min(each + size, end)
-
-
-def _rows(text: str) -> list[str]:
-    rows = [f"{each}\n" for each in text.split("\n")]
-    rows[-1] = rows[-1][:-1]
-    return rows if rows[-1] else rows[:-1]
 
 
 _TINY = 3

@@ -55,6 +55,8 @@ class SymbolWalk:
         """All symbols, those within ones that fit, too, but no variables of functions; no more than
         `MOST_SYMBOLS`.
         """
+        self._skips = tree.root_node.descendant_count <= MOST_NODES and LOCALS.isdisjoint(grammar.symbols)
+        """Whether a long function may be skipped, in which `LOCALS` would be symbols."""
 
     def root(self) -> SymbolRows:
         """The whole text, as a symbol without a name. Raises `TooManyNodes`."""
@@ -115,7 +117,7 @@ class SymbolWalk:
     def _may_have_symbols(self, rows: SymbolRows, first: int, end: int) -> bool:
         """Of one that is `rows`, with a body between these bytes. Most functions have none."""
         introduced = self._grammar.introduced
-        if not introduced or not rows.fits or rows.kind not in _FUNCTIONS:
+        if not introduced or not (rows.fits or self._skips) or rows.kind not in _FUNCTIONS:
             return True
         return introduced.search(self._data, first, end) is not None
 
