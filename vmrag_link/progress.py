@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 BUILDING = "building the index"
+INDEXING = "indexing"
 EMBEDDING = "embedding"
 ASKING = "asking the embedding service"
 FETCHING = "fetching"
@@ -17,6 +18,9 @@ DOWNLOADING = "downloading from the Chroma server"
 """What pieces of work are called: people read these names, and hooks know by them what git does not
 wait for.
 """
+
+UNITS = {INDEXING: " files"}
+"""What the steps of a piece of work are called, if people read that."""
 
 
 class Task(Protocol):

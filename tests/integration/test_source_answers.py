@@ -45,6 +45,13 @@ def stocked(project) -> Project:
     return project
 
 
+def test_progress_of_the_first_query_counts_files(project, monkeypatch):
+    monkeypatch.setattr("vmrag_link.cli.terminal.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("vmrag_link.sync.adding.BATCH_CHUNKS", 1)
+    assert "indexing: 1 of " in (shown := project.vmrag("query", "rollback").err)
+    assert all(line.endswith(" files") for line in shown.splitlines() if line.startswith("indexing: "))
+
+
 # -- vmrag ask
 
 

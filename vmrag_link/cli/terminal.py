@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from vmrag_link.cli import output
-from vmrag_link.progress import QUIET, Task
+from vmrag_link.progress import QUIET, UNITS, Task
 from vmrag_link.terminal_text import one_line
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ class Terminal:
     def started(self) -> Any:
         if self._rich is None:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                MofNCompleteColumn(),
+                TextColumn("{task.completed:,.0f} of {task.total:,.0f}{task.fields[unit]}"),
                 TimeRemainingColumn(),
             )
             # Rich prints what goes to standard output above its bars, on the terminal: into a file
@@ -98,7 +98,9 @@ class _Lines:
     def advance(self, steps: int = 1) -> None:
         self._done += steps
         if self._done < self._total and time.monotonic() - self._said >= LINE_SECONDS:
-            self._terminal.note(f"{self._description}: {self._done:,} of {self._total:,}")
+            self._terminal.note(
+                f"{self._description}: {self._done:,} of {self._total:,}{UNITS.get(self._description, '')}"
+            )
             self._said = time.monotonic()
 
 
@@ -112,7 +114,8 @@ class _Bar:
     def advance(self, steps: int = 1) -> None:
         self._done += steps
         if self._id is None and time.monotonic() - self._since > PATIENCE:
-            self._id = self._terminal.started().add_task(one_line(self._description), total=self._total)
+            name, unit = one_line(self._description), UNITS.get(self._description, "")
+            self._id = self._terminal.started().add_task(name, total=self._total, unit=unit)
         if self._id is not None:
             self._terminal.started().update(self._id, completed=self._done)
 

@@ -24,7 +24,7 @@ from vmrag_link.index.view import SUFFIX, IndexView, damaged_segments, indexes_e
 from vmrag_link.index.views import MemoryViews, Views
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
-from vmrag_link.progress import BUILDING, Progress
+from vmrag_link.progress import INDEXING, Progress
 from vmrag_link.sources.listings import NoDocument
 from vmrag_link.sync.binding import worktree_folders
 from vmrag_link.sync.chroma_state import read_committed
@@ -248,7 +248,7 @@ class SourceIndexer(NamedTuple):
                 else:
                     left_out[name][path] = found
 
-        with self.progress.task(BUILDING, sum(map(len, new.values()))) as task:
+        with self.progress.task(INDEXING, sum(map(len, new.values()))) as task:
             lacking = {name: why for name, why in draft.unembedded().items() if name in wanted.tags}
             some = ((name, documents(name)) for name in sorted(new) if new[name])
             self.indexer().add(draft, some, task, lacking=lacking)

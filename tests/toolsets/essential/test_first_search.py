@@ -19,7 +19,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_link import proc
 from vmrag_link.git import plumbing
 from vmrag_link.locks import is_held
-from vmrag_link.progress import BUILDING, QUIET
+from vmrag_link.progress import BUILDING, INDEXING, QUIET
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
 from vmrag_link.workspace import Workspace, source_tree
@@ -61,7 +61,7 @@ FILES = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
-    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 1})
+    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 1, INDEXING: 1})
     monkeypatch.setattr(index_build, "WAIT_SECONDS", 0.0)
     project = new_project(tmp_path / "project", settings=SETTINGS)
     for path, text in FILES.items():
@@ -162,7 +162,7 @@ def test_search_without_index_of_files_asks_stored_documents(project, monkeypatc
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("drop-policy", "We drop a slow request, because the vendor bills it.", collection="decisions")
     project.vmrag("query", "anything")
-    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 1})
+    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 1, INDEXING: 1})
     for number in range(3):
         project.write(f"docs/{number}.md", "# New\n\nA slow request again.\n")
     project.git("add", "-A")
@@ -178,7 +178,7 @@ def test_search_reports_stored_documents_without_index(project, monkeypatch):
         project.put(f"policy-{number}", "We drop a slow request.", collection="decisions")
     project.vmrag("commit", "-m", "Policies")
     shutil.rmtree(plumbing.locate(project.top).views)
-    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 0})
+    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 0, INDEXING: 0})
     text = search_text(tools_of(project), query="slow request")
     assert "words and names only, and stored documents are not searched yet." in text
 

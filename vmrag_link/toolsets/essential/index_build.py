@@ -21,13 +21,13 @@ from vmrag_link.index.directories import remove_orphaned_lock
 from vmrag_link.ops.follow.provenance import ranked_at
 from vmrag_link.ops.index.query import searching
 from vmrag_link.paths import Places
-from vmrag_link.progress import BUILDING, EMBEDDING, QUIET, Progress, Task
+from vmrag_link.progress import BUILDING, EMBEDDING, INDEXING, QUIET, Progress, Task
 from vmrag_link.sync import background
 from vmrag_link.sync.background import Job, Watched
 from vmrag_link.workspace import Workspace
 
-AT_ONCE: Mapping[str, int] = {BUILDING: 200, EMBEDDING: 1_000}
-"""Documents and texts that a search indexes itself."""
+AT_ONCE: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
+"""Documents, files and texts that a search indexes itself."""
 
 WAIT_SECONDS = 2.0
 """How long a search waits for an index that is being built."""
