@@ -1,32 +1,38 @@
 """`python -m vmrag_link.code.child`: cut texts, as `conversion.child.serving` says.
 
 A grammar is loaded when the first text needs it: from Python's own folders, which a confined
-process may read.
+process may read. An edited file waits for the start of this process, so it imports little.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from typing import IO
-
-import msgspec
+from typing import IO, NamedTuple
 
 import vmrag_link.code.symbols  # noqa: F401  before `confine`, so that Python can store it compiled
 from vmrag_link.code.cutting import cut
-from vmrag_link.code.languages import LONGEST_MESSAGE, CodeTask, CutAnswer
-from vmrag_link.conversion.child.serving import is_used_up, serve
+from vmrag_link.code.pieces import LONGEST_MESSAGE
+from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
 from vmrag_link.conversion.limits import ConversionLimits, Disconnected, receive
 
 
-def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> CodeTask:
-    return msgspec.msgpack.decode(receive(stdin, LONGEST_MESSAGE), type=CodeTask)
+class _Text(NamedTuple):
+    language: str
+    size: int
+    content: str
 
 
-def _answer(task: CodeTask, limits: ConversionLimits) -> CutAnswer:
+def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> _Text:
+    language, size = json.loads(receive(stdin, LONGEST_TASK))
+    return _Text(language, size, receive(stdin, LONGEST_MESSAGE).decode())
+
+
+def _answer(text: _Text, limits: ConversionLimits) -> tuple[bytes, bool]:
     before = time.process_time()
-    pieces = cut(task.text, task.language, task.size)
-    return CutAnswer(tuple(pieces), time.process_time() - before, last=is_used_up(limits))
+    pieces, last = cut(text.content, text.language, text.size), is_used_up(limits)
+    return json.dumps((pieces, time.process_time() - before, last)).encode(), last
 
 
 if __name__ == "__main__":

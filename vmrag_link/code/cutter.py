@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
 from vmrag_link.code.cutting import cut, is_parsed
-from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer, CutBudget
+from vmrag_link.code.languages import CodeTask, CodeUnparsed, CutAnswer, CutBudget
+from vmrag_link.code.pieces import LONGEST_MESSAGE, CodePiece
 from vmrag_link.conversion.limits import ConversionLimits
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ class _Child:
         from vmrag_link.conversion.converter import ProcessEnded
 
         process = self._running()
-        frames = [msgspec.msgpack.encode(task) for task in islice(self._tasks, self._sent, None)]
+        frames = (_frames(task) for task in islice(self._tasks, self._sent, None))
         self._sent = len(self._tasks)
         with contextlib.suppress(ProcessEnded), process.watched():
-            process.send(*frames)
+            process.send(*chain.from_iterable(frames))
 
     def answer(self) -> CutAnswer | CodeUnparsed:
         """Wait for the answer to the first task."""
@@ -74,7 +75,7 @@ class _Child:
             self.send()
         try:
             with process.watched():
-                answer = msgspec.msgpack.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
+                answer = msgspec.json.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
         except ProcessEnded as ended:
             return self._failure(ended)
         finally:
@@ -113,6 +114,10 @@ class _Child:
             return CodeUnparsed(f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be cut")
         why = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
         return CodeUnparsed(f"cannot be cut ({why})" if why else "cannot be cut")
+
+
+def _frames(task: CodeTask) -> tuple[bytes, bytes]:
+    return msgspec.json.encode((task.language, task.size)), task.text.encode(errors="replace")
 
 
 class _Assigned(NamedTuple):

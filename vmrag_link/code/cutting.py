@@ -9,12 +9,13 @@ here depends on time, or on the machine.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
 from vmrag_link.code.grammars import GRAMMAR_RULES
-from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
 from vmrag_link.code.layout import Layout, Lines
+from vmrag_link.code.pieces import MOST_DECLARED, CodePiece, SymbolDeclaration
 
 MOST_BYTES = 1 << 19
 """Of a text that is parsed; longer ones, made by machines, are cut by lines."""
@@ -93,12 +94,18 @@ _KINDS = {
 DECLARING_WORDS = tuple(_KINDS)
 """The words that declare what follows them in a line."""
 
-_DECLARING = re.compile(
-    rf"^[ \t]*(?:(?:{'|'.join(_BEFORE)})(?:\([a-z ]+\))?[ \t]+){{0,4}}(?P<word>{'|'.join(_KINDS)})[ \t]+"
-    r"(?:<[^<>\n]{1,80}>[ \t]+)?(?:[A-Za-z]\w*[.:])*(?P<name>[A-Za-z_]\w{0,199})(?=[ \t]*(?:[(\[{<:=,;]|extends\b|do\b|where\b|$))",
-    re.MULTILINE,
-)
-"""Up to four words such as `public`, the one that declares, type parameters, and the name."""
+
+@functools.cache
+def _declaring() -> re.Pattern[str]:
+    """Match up to four words such as `public`, the one that declares, type parameters, the name.
+
+    To compile it takes five milliseconds, and most texts do not need it.
+    """
+    return re.compile(
+        rf"^[ \t]*(?:(?:{'|'.join(_BEFORE)})(?:\([a-z ]+\))?[ \t]+){{0,4}}(?P<word>{'|'.join(_KINDS)})[ \t]+"
+        r"(?:<[^<>\n]{1,80}>[ \t]+)?(?:[A-Za-z]\w*[.:])*(?P<name>[A-Za-z_]\w{0,199})(?=[ \t]*(?:[(\[{<:=,;]|extends\b|do\b|where\b|$))",
+        re.MULTILINE,
+    )
 
 
 def with_lines_that_declare(pieces: Sequence[CodePiece], text: str) -> list[CodePiece]:
@@ -115,7 +122,7 @@ def with_lines_that_declare(pieces: Sequence[CodePiece], text: str) -> list[Code
 def _declared(text: str, line: int) -> tuple[SymbolDeclaration, ...]:
     found: list[SymbolDeclaration] = []
     at = 0
-    for each in _DECLARING.finditer(text):
+    for each in _declaring().finditer(text):
         line += text.count("\n", at, each.start("name"))
         at = each.start("name")
         found.append(SymbolDeclaration(each["name"], _KINDS[each["word"]], line, line))

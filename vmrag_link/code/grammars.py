@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,7 +15,7 @@ class Grammar(NamedTuple):
     `wrappers` stand around one symbol, and are part of it. `assigned`: symbols if they give a name
     to a function; the fields of the name and of the function. `leading`: what belongs to the symbol
     that follows directly. `bodied` are symbols only with a body. `introduced`: what one of these
-    words stands in, if it is a symbol within a function; None: they have no such words.
+    words stands in, if it is a symbol within a function; empty: they have no such words.
     """
 
     symbols: Mapping[str, str]
@@ -23,7 +24,7 @@ class Grammar(NamedTuple):
     assigned: Mapping[str, tuple[str, str]] = {}
     leading: frozenset[str] = frozenset()
     bodied: frozenset[str] = frozenset()
-    introduced: re.Pattern[bytes] | None = None
+    introduced: bytes = b""
 
 
 CLASSES = frozenset("class struct interface trait impl enum extension object protocol record union actor".split())
@@ -40,8 +41,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _introduced(words: str) -> re.Pattern[bytes]:
-    return re.compile(rf"\b(?:{words.replace(' ', '|')})\b".encode())
+def _introduced(words: str) -> bytes:
+    return rf"\b(?:{words.replace(' ', '|')})\b".encode()
+
+
+@functools.cache
+def compiled(words: bytes) -> re.Pattern[bytes]:
+    """Compile the words of one grammar, because those of all take longer than a file."""
+    return re.compile(words)
 
 
 def _symbols(**types: str) -> dict[str, str]:

@@ -10,8 +10,9 @@ import math
 import os
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
-from typing import NamedTuple
 
+from vmrag_link.code.packages import GRAMMARS
+from vmrag_link.code.pieces import DEFAULT_SIZE, CodePiece
 from vmrag_link.errors import IndexExtraMissing, plural
 from vmrag_link.models import Record
 
@@ -27,36 +28,6 @@ EXTRA_HINT = "pip install 'vmrag-link[code]'"
 
 _RUNTIME = "tree-sitter"
 
-
-class GrammarPackage(Record, frozen=True):
-    """A grammar's distribution; `function` of its module returns the grammar."""
-
-    distribution: str
-    function: str = "language"
-
-    @property
-    def module(self) -> str:
-        return self.distribution.replace("-", "_")
-
-
-GRAMMARS = {
-    "bash": GrammarPackage("tree-sitter-bash"),
-    "c": GrammarPackage("tree-sitter-c"),
-    "c_sharp": GrammarPackage("tree-sitter-c-sharp"),
-    "cpp": GrammarPackage("tree-sitter-cpp"),
-    "go": GrammarPackage("tree-sitter-go"),
-    "java": GrammarPackage("tree-sitter-java"),
-    "javascript": GrammarPackage("tree-sitter-javascript"),
-    "kotlin": GrammarPackage("tree-sitter-kotlin"),
-    "php": GrammarPackage("tree-sitter-php", "language_php"),
-    "python": GrammarPackage("tree-sitter-python"),
-    "ruby": GrammarPackage("tree-sitter-ruby"),
-    "rust": GrammarPackage("tree-sitter-rust"),
-    "sql": GrammarPackage("tree-sitter-sql"),
-    "swift": GrammarPackage("tree-sitter-swift"),
-    "tsx": GrammarPackage("tree-sitter-typescript", "language_tsx"),
-    "typescript": GrammarPackage("tree-sitter-typescript", "language_typescript"),
-}
 
 # A header may be of C or of C++: the grammar of C++ reads both.
 _ENDINGS = {
@@ -205,48 +176,6 @@ def _version(distribution: str) -> str:
         return ""
 
 
-DEFAULT_SIZE = 1500
-"""Characters of a piece, about."""
-
-
-LONGEST_SIGNATURE = 200
-"""Characters."""
-
-MOST_DECLARED = 200
-"""Symbols that a piece tells of."""
-
-
-class SymbolDeclaration(NamedTuple):
-    """`symbol` and `kind` as in `CodePiece`. `line` is that of the declaration itself, below its
-    comments and decorators, `last_line` the last one of the whole symbol; both count from 1.
-    """
-
-    symbol: str
-    kind: str
-    line: int
-    last_line: int
-
-
-class CodePiece(NamedTuple):
-    """`start` and `end` are character offsets; the pieces of a text are the text, in order.
-
-    `symbol` is dotted with its parents (`Session.refresh`), with a `kind` (`method`) and the
-    `signature` with which it is declared: one line of at most 200 characters. All three are empty
-    for what belongs to no symbol. The parts of a long symbol have those of the whole.
-
-    `declared`: the symbols whose declarations begin in this piece, the first `MOST_DECLARED` of
-    them in the order of the text: its own, if it begins here, those within it that have no piece of
-    their own, and small ones that follow it. Variables of functions are left out.
-    """
-
-    start: int
-    end: int
-    symbol: str = ""
-    kind: str = ""
-    signature: str = ""
-    declared: tuple[SymbolDeclaration, ...] = ()
-
-
 class CodeUnparsed(Exception):
     """`reason` completes a sentence about a text: `it takes more than 60 seconds to be cut`.
 
@@ -257,10 +186,6 @@ class CodeUnparsed(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-LONGEST_MESSAGE = 1 << 26
-"""Bytes. A text of the largest size that is parsed makes fewer, even in pieces of one line."""
 
 
 ANSWER_SECONDS = 20.0
@@ -288,7 +213,7 @@ class CodeTask(Record, frozen=True):
     blob: str = ""
 
 
-class CutAnswer(Record, frozen=True):
+class CutAnswer(Record, frozen=True, array_like=True):
     """`seconds`: what it cost in computing. After the `last` one the process ends: it has used too
     much to go on.
     """

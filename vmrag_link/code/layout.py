@@ -6,10 +6,9 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 
-from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
+from vmrag_link.code.pieces import MOST_DECLARED, CodePiece, SymbolDeclaration
 
 LONGEST_LINE = 2000
 """Characters; a longer line is cut within."""
@@ -125,7 +124,6 @@ _TINY = 3
 """Rows, blank ones aside, of what is joined with its neighbours."""
 
 
-@dataclass(slots=True)
 class SymbolRows:
     """A symbol in the rows from `first` to before `end`, with what belongs to it above; `row` is
     that of its declaration, `body` the first byte of its body.
@@ -134,30 +132,25 @@ class SymbolRows:
     one that does not fit.
     """
 
-    first: int
-    end: int
-    symbol: str = ""
-    kind: str = ""
-    signature: str = ""
-    level: int = 0
-    row: int = 0
-    body: int = -1
-    fits: bool = False
-    inside: list[SymbolRows] = field(default_factory=list)
+    __slots__ = ("body", "end", "first", "fits", "inside", "kind", "level", "row", "signature", "symbol")
+
+    def __init__(self, first: int, end: int, name: tuple[str, str, str] = ("", "", ""), level: int = 0) -> None:
+        self.first, self.end, self.level = first, end, level
+        self.symbol, self.kind, self.signature = name
+        self.row, self.body, self.fits = 0, -1, False
+        self.inside: list[SymbolRows] = []
 
 
-@dataclass(slots=True)
 class _Part:
     """Rows that become one piece, or several if they are too long. `of` is the symbol that they
     have; `within` the one that they stand in; equal for what lies between symbols.
     """
 
-    first: int
-    end: int
-    of: SymbolRows
-    within: SymbolRows
-    is_head: bool = False
-    is_tiny: bool = False
+    __slots__ = ("end", "first", "is_head", "is_tiny", "of", "within")
+
+    def __init__(self, first: int, end: int, of: SymbolRows, within: SymbolRows, *, is_head: bool = False) -> None:
+        self.first, self.end, self.of, self.within = first, end, of, within
+        self.is_head, self.is_tiny = is_head, False
 
 
 class Layout:

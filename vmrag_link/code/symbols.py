@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from types import ModuleType
 
 from tree_sitter import Language, Node, Parser, Point, Tree
 
-from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar
-from vmrag_link.code.languages import GRAMMARS
+from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar, compiled
 from vmrag_link.code.layout import LONGEST_LINE, Lines, SymbolRows
 from vmrag_link.code.naming import describe, scope_name
+from vmrag_link.code.packages import GRAMMARS
 
 MOST_NODES = 400_000
 """Of a tree that are visited: code has about one for fifty bytes. As many more may be in symbols
@@ -30,14 +31,13 @@ _FUNCTIONS = frozenset(("function", "method", "property"))
 """Kinds in which what looks like a symbol may be a variable (`LOCALS`)."""
 
 
-@dataclass(slots=True)
 class _Level:
     """Where the walk is in the children of a node. `lead`, `lead_end`: rows of comments."""
 
-    owner: SymbolRows
-    prefix: str
-    lead: int = -1
-    lead_end: int = -1
+    __slots__ = ("lead", "lead_end", "owner", "prefix")
+
+    def __init__(self, owner: SymbolRows, prefix: str, lead: int = -1, lead_end: int = -1) -> None:
+        self.owner, self.prefix, self.lead, self.lead_end = owner, prefix, lead, lead_end
 
 
 class TooManyNodes(Exception):
@@ -102,7 +102,8 @@ class SymbolWalk:
         self._claimed.update(found.nodes)
         symbol = f"{level.prefix}{found.name}"[-_LONGEST_SYMBOL:]
         begin = level.lead if level.lead_end == first else first
-        rows = SymbolRows(begin, min(end, self._lines.count), symbol, found.kind, found.signature, owner.level + 1)
+        name = symbol, found.kind, found.signature
+        rows = SymbolRows(begin, min(end, self._lines.count), name, owner.level + 1)
         if found.kind == "function" and owner.kind in CLASSES:
             rows.kind = "method"
         rows.row, rows.body = found.row, found.body
@@ -119,7 +120,7 @@ class SymbolWalk:
         introduced = self._grammar.introduced
         if not introduced or not (rows.fits or self._skips) or rows.kind not in _FUNCTIONS:
             return True
-        return introduced.search(self._data, first, end) is not None
+        return compiled(introduced).search(self._data, first, end) is not None
 
     def _may_be_symbol(self, first: int, end: int, level: _Level) -> bool:
         """All that is in one long line belongs to no symbol: the line is cut anywhere."""
@@ -194,5 +195,16 @@ def parse(data: bytes, language: str) -> Tree | None:
 @functools.cache
 def _parser(language: str) -> Parser:
     package = GRAMMARS[language]
-    grammar = getattr(importlib.import_module(package.module), package.function)
-    return Parser(Language(grammar()))
+    return Parser(Language(getattr(_binding(package.module), package.function)()))
+
+
+def _binding(package: str) -> ModuleType:
+    """Load the grammar without its package, which imports ten modules to find its queries."""
+    name, found = f"{package}._binding", PathFinder.find_spec(package)
+    spec = PathFinder.find_spec(name, found.submodule_search_locations) if found else None
+    if spec is None or spec.loader is None:
+        return importlib.import_module(package)
+    module = spec.loader.create_module(spec)
+    assert module is not None  # noqa: S101  the loader of modules in C makes one
+    spec.loader.exec_module(module)
+    return module

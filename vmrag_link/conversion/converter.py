@@ -24,15 +24,13 @@ from vmrag_link import env, proc, terminal_text
 from vmrag_link.conversion.formats import Format, format_of
 from vmrag_link.conversion.limits import (
     MIB,
-    Answer,
     ContentUnreadable,
     ConversionLimits,
-    ConversionTask,
     Disconnected,
-    encode,
     receive,
     send,
 )
+from vmrag_link.conversion.messages import Answer, ConversionTask, encode
 from vmrag_link.errors import ConversionFailed, file_failures
 from vmrag_link.models import Record
 
@@ -107,8 +105,6 @@ class Converter:
         if time.monotonic() >= self._until:
             self.late = True
             raise ContentUnreadable("was not converted, because others took too long")
-        from vmrag_link.conversion.limits import ConversionTask
-
         answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
         return Converted(answer.text, answer.title, found.file_type, answer.metadata)
 
@@ -167,7 +163,7 @@ class ConfinedProcess:
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         with contextlib.suppress(BrokenPipeError):  # the first task tells
-            send(self._stdin, encode(limits))
+            send(self._stdin, msgspec.json.encode(limits))
 
     @property
     def usable(self) -> bool:

@@ -1,18 +1,14 @@
 """What the conversion of one file may cost, the error of one that cannot be converted, and what we
 and the child process say to each other: frames of a length and that many bytes.
 
-The first frame to the child holds its `ConversionLimits`.
+The first frame to the child holds its `ConversionLimits`, as JSON. Every child loads this module,
+so it imports little.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any
-
-import msgspec
-
-from vmrag_link.models import Record
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from vmrag_link.settings import IngestSettings
@@ -23,7 +19,7 @@ MAX_BYTES = 64 * MIB
 """Of a document."""
 
 
-class ConversionLimits(Record, frozen=True):
+class ConversionLimits(NamedTuple):
     """Limits of the conversion of one file.
 
     `max_bytes` of the file and `max_text` of its text hold for every format, the others for what
@@ -71,28 +67,6 @@ class ContentUnreadable(Exception):
 _LENGTH = struct.Struct(">Q")
 
 
-class ConversionTask(Record, frozen=True):
-    """A file to convert; its bytes are the next frame. `reader`: as of a `Format`."""
-
-    file_type: str
-    charset: str
-    reader: str = ""
-
-
-class Answer(Record, frozen=True):
-    """What became of a task. `failed` is the reason, with a `hint`; empty: the rest is the result.
-
-    After the `last` one the child ends: it has used too much to go on.
-    """
-
-    failed: str = ""
-    hint: str = ""
-    text: str = ""
-    title: str = ""
-    metadata: Mapping[str, Any] = {}
-    last: bool = False
-
-
 class Disconnected(Exception):
     """The other end is gone, or says what cannot be."""
 
@@ -117,7 +91,3 @@ def _exactly(stream: IO[bytes], length: int) -> bytes:
     if len(data) < length:
         raise Disconnected
     return data
-
-
-def encode(message: Record) -> bytes:
-    return msgspec.msgpack.encode(message)

@@ -86,7 +86,7 @@ def _is_dense(path: str, text: str) -> bool:
     found = find_built_in(posixpath.basename(path))
     if len(text) <= _LONGEST_LINE or (found is not None and (found.where == "here" or found.file_type == NOTEBOOK)):
         return False
-    return any(len(line) > _LONGEST_LINE for line in text.split("\n"))
+    return max(map(len, text.split("\n"))) > _LONGEST_LINE
 
 
 _LONGEST = 4_000_000

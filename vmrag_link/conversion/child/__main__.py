@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import mimetypes
 import sys
 import zipfile
 from typing import IO
@@ -17,13 +18,12 @@ import msgspec
 from vmrag_link.conversion import reading
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
 from vmrag_link.conversion.limits import (
-    Answer,
     ContentUnreadable,
     ConversionLimits,
-    ConversionTask,
     Disconnected,
     receive,
 )
+from vmrag_link.conversion.messages import Answer, ConversionTask, encode
 from vmrag_link.conversion.reading import FileText, too_much_text
 
 _ARCHIVES = {
@@ -157,8 +157,14 @@ def _error_line(error: Exception) -> str:
     return f"{type(error).__name__}: {first}"[:300]
 
 
+def _reply(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> tuple[bytes, bool]:
+    answer = _answer(given, limits)
+    return encode(answer), answer.last
+
+
 if __name__ == "__main__":
+    mimetypes.init([])  # libraries use it, and it would read the lists of this machine
     try:
-        serve(_receive, _answer)
+        serve(_receive, _reply)
     except Disconnected:
         sys.exit(0)

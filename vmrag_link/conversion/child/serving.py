@@ -25,20 +25,18 @@ There is no limit of processes (RLIMIT_NPROC): Linux counts all threads of the u
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import mimetypes
+import json
 import os
 import queue
 import resource
-import shutil
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
-
-import msgspec
+from typing import IO, Any, TypeVar
 
 from vmrag_link import env
 from vmrag_link.conversion.child import kernel_rules
@@ -50,25 +48,19 @@ LONGEST_TASK = 1 << 16
 Task = TypeVar("Task")
 
 
-class HasLast(Protocol):
-    """An answer; after the `last` one the process ends, because it has used too much to go on."""
-
-    @property
-    def last(self) -> bool: ...
-
-
 def serve(
     read: Callable[[IO[bytes], ConversionLimits], Task],
-    answer: Callable[[Task, ConversionLimits], HasLast],
+    answer: Callable[[Task, ConversionLimits], tuple[bytes, bool]],
 ) -> None:
-    """`read` reads the frames of a task. The first frame of all holds the limits.
+    """`read` reads the frames of a task. The first frame of all holds the limits. `answer` returns
+    a frame, and whether it is the last, because the process has used too much.
 
     Returns after the `last` answer. Raises `Disconnected` where there are no limits.
     """
     folder = Path.cwd()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing that a library prints gets between the answers
-    limits = msgspec.msgpack.decode(receive(stdin, LONGEST_TASK), type=ConversionLimits)
+    limits = ConversionLimits(*json.loads(receive(stdin, LONGEST_TASK)))
     confine(limits, folder)
     tasks: queue.Queue[Task] = queue.Queue()
 
@@ -77,17 +69,25 @@ def serve(
             while True:
                 tasks.put(read(stdin, limits))
         finally:  # whatever it was: nobody waits for answers any more
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
         task = tasks.get()
         allow_seconds(limits.max_cpu_seconds)
-        found = answer(task, limits)
-        send(stdout, msgspec.msgpack.encode(found))
-        if found.last:
+        frame, last = answer(task, limits)
+        send(stdout, frame)
+        if last:
             return
+
+
+def _remove(folder: Path) -> None:
+    """Remove our folder. It holds one file, because no other can be written."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
 
 
 def is_used_up(limits: ConversionLimits) -> bool:
@@ -159,7 +159,6 @@ def confine(limits: ConversionLimits, folder: Path) -> None:
     _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _limit(resource.RLIMIT_AS, limits.max_memory)
-    mimetypes.init([])  # libraries ask it, and it would read this machine's own lists
     readable = tuple({os.path.realpath(each) for each in (*sys.path, sys.prefix, sys.base_prefix) if each})
     own = os.path.realpath(folder)
     if sys.platform == "linux":

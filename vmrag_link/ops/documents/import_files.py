@@ -203,4 +203,4 @@ def _is_below(source: str, aside: Several[str]) -> bool:
 
 def converter_of(ws: Workspace) -> Converter:
     """For files that are imported, which may be larger than others."""
-    return Converter(msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES))
+    return Converter(limits_of(ws.config.ingest)._replace(max_bytes=MAX_BYTES))
