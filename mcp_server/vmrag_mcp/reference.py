@@ -99,10 +99,7 @@ def result_type(function: Callable[..., ToolResult]) -> type[ToolResult]:
 def answer_schema(result: type[ToolResult]) -> Schema:
     """Of a successful answer. No object has other keys, unless it is free-form."""
     record = get_args(result)[0] if get_origin(result) is ToolAnswer else result
-    kinds = (record, KbAnswer, list[ToolWarning])
-    (top, kb, warnings), components = msgspec.json.schema_components(kinds)
-    for each in set(_records(type_info.multi_type_info(kinds))):
-        _close(components[each.__name__], each)
+    (top, kb, warnings), components = record_schemas(record, KbAnswer, list[ToolWarning])
     answer = components[record.__name__]
     block = {} if issubclass(record, ServerResult) else {"kb": kb}
     answer["properties"] = {
@@ -115,6 +112,14 @@ def answer_schema(result: type[ToolResult]) -> Schema:
     }
     answer["required"] = [*dict.fromkeys(("success", *answer["required"], "message", *block))]
     return {**top, "$defs": components}
+
+
+def record_schemas(*kinds: Any) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
+    """Return the schema of each type, and the schemas of their records by name."""
+    schemas, components = msgspec.json.schema_components(kinds)
+    for record in set(_records(type_info.multi_type_info(kinds))):
+        _close(components[record.__name__], record)
+    return schemas, components
 
 
 def result_keys(result: type[ToolResult]) -> list[ResultKey]:

@@ -68,11 +68,7 @@ def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
         yield "| parameter | takes | default | |\n|---|---|---|---|"
         for name, schema in parameters.items():
             shown = f"**`{name}`**" if name in tool.schema.get("required", ()) else f"`{name}`"
-            default = (
-                f"`{_plain(schema['default'])}`"
-                if "default" in schema
-                else contract["parameters"][name].get("default_is", "")
-            )
+            default = f"`{_plain(schema['default'])}`" if "default" in schema else contract["defaults"].get(name, "")
             yield f"| {shown} | {_kind(schema)} | {default} | {schema.get('description', '')} |"
         yield ""
     shape = {} if tool.plain_text else result_shape(tool.name)

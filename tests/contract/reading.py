@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 import yaml
 
+from tests.contract.golden import Exactly
 from vmrag_mcp.envelope import LAST_RESORT
 from vmrag_mcp.reference import answer_schema, result_keys, result_type
 from vmrag_mcp.registry import catalogue, function_of
@@ -34,8 +35,14 @@ def _read(name: str) -> Any:
 
 COMMON: dict[str, Any] = _read("_common")
 
-TOOLS: dict[str, dict[str, Any]] = {each["name"]: each for toolset in COMMON["toolsets"] for each in _read(toolset)}
-"""Every tool by its name."""
+GOLDEN: dict[str, dict[str, Any]] = json.loads((FOLDER / "tools.json").read_text())
+
+TOOLS: dict[str, dict[str, Any]] = {
+    tool["name"]: {"defaults": {}, "parameters": GOLDEN[tool["name"]]["parameters"], **tool}
+    for toolset in COMMON["toolsets"]
+    for tool in _read(toolset)
+}
+"""Every tool by its name; its parameters are those of the golden schemas (`golden.py`)."""
 
 CODES = {*COMMON["error_codes"], *COMMON["own_error_codes"]}
 WARNINGS = {*COMMON["warning_codes"], *COMMON["own_warning_codes"]}
@@ -100,12 +107,6 @@ REPRESENTATIVES = frozenset({kind(each): each for each in reversed(TOOLS)}.value
 
 
 # -- results
-
-_DRAFT = jsonschema.Draft202012Validator
-Exactly = jsonschema.validators.extend(
-    _DRAFT, type_checker=_DRAFT.TYPE_CHECKER.redefine("integer", lambda _, value: _is("integer", value))
-)
-"""JSON Schema, but 1.0 is no integer."""
 
 
 def broken(tool: str, result: dict[str, Any] | str, prints: str = "") -> list[str]:

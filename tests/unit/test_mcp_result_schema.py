@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Meta, UnsetType
 
-from tests.contract.reading import Exactly
+from tests.contract.golden import Exactly
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_mcp.envelope import success
