@@ -43,6 +43,8 @@ SUGGESTIONS = {
     "COLLECTION_EXISTS": ("chroma_get_collection_info shows it", "get_or_create=true takes the one that exists"),
     "DOCUMENT_NOT_FOUND": ("chroma_get_documents lists the documents of a collection",),
     "DUPLICATE_ID": ("chroma_update_documents changes documents that exist",),
+    "INVALID_METADATA": ("Use texts, numbers, booleans and null as values of metadata.",),
+    "LENGTH_MISMATCH": ("Send lists of the same length.",),
     "NO_SELECTION": ("Name ids, or give a filter that is not empty.",),
     "UNCOMMITTED_CHANGES": ("dolt_commit keeps them", "if_uncommitted says what becomes of them"),
     "NO_CHANGES": ("dolt_status shows what would be committed",),

@@ -69,17 +69,6 @@ def test_a_document_is_found_at_once_counted_committed_and_hidden_on_another_bra
     whole(state, tools)
 
 
-@pytest.mark.parametrize("given", ["notes", "dirty"])
-def test_a_deleted_index_is_built_again_by_sync_all_with_the_same_results_in_the_same_order(world, given):
-    state = world.state(given)
-    tools = Tools(state.top)
-    before = answers(tools)
-    state.forget_indexes()
-    assert tools("sync_all")["failed"] == []
-    assert answers(tools) == before
-    assert tools("sync_all")["totals"] == {"added": 0, "modified": 0, "deleted": 0, "chunks": 0}
-
-
 def test_branches_whose_names_differ_in_special_characters_only_keep_indexes_of_their_own(world):
     state = world.state("notes")
     tools = Tools(state.top)

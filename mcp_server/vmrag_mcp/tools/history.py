@@ -162,6 +162,7 @@ def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | No
     except ValueError:
         raise UsageInvalid(
             f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
+            hint=f"Send {parameter} as 2026-01-31.",
             parameter=parameter,
             value=text,
         ) from None
