@@ -111,5 +111,5 @@ def test_a_branch_of_code_is_never_named(remote: str, world: World) -> None:
     done = world.ada.vmrag("push", remote, code=None)
     assert (done.code, "a branch that no code is on" in done.err) == (2, True)
     world.ada.write(".vmrag.yaml", f"{SETTINGS}remote: {remote}\n")
-    assert "a branch that no code is on" in world.ada.vmrag("pin", code=2).err
+    assert world.ada.vmrag("pin", "--json", code=2).error["code"] == "CONFIG_INVALID"
     assert world.hub.git("for-each-ref") == before

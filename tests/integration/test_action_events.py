@@ -226,7 +226,7 @@ def test_what_nobody_has_any_more_after_a_push_by_force_makes_the_branch_a_new_o
 
 
 def test_what_cannot_be_had_after_any_other_push_is_an_error(host):
-    with pytest.raises(HistoryMissing, match="could not be fetched") as caught:
+    with pytest.raises(HistoryMissing) as caught:
         host.push("ab" * 20)
     assert "fetch-depth: 0" in caught.value.hint
 

@@ -208,14 +208,14 @@ def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golde
     tests = outcomes_of(golden.vmrag("check", "--junit", "-", code=1).out)
     assert [*tests] == ["install", "install (2)", "recorded rankings can be compared"]
     golden.write(FILE, "queries:\n" + 2 * "  - {query: install, id: a, ranking: []}\n")
-    assert "has the id 'a' already" in golden.vmrag("check", code=2).err
+    assert golden.vmrag("check", "--json", code=2).error["code"] == "QUERIES_INVALID"
 
 
 def test_standard_output_takes_one_format_and_what_cannot_be_written_is_said_first(golden):
     assert results_of(golden.vmrag("check", "--sarif", "-", code=1).out)
-    assert "one format" in golden.vmrag("check", "--sarif", "-", "--tap", "-", code=2).err
-    assert "one format" in golden.vmrag("check", "--sarif", "-", "--json", code=2).err
-    assert "There is no folder" in golden.vmrag("verify", "--tap", "no/such", code=3).err
+    assert golden.vmrag("check", "--sarif", "-", "--tap", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"
+    assert golden.vmrag("check", "--sarif", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"
+    assert golden.vmrag("verify", "--tap", "no/such", "--json", code=3).error["code"] == "FILE_SYSTEM_ERROR"
     assert golden.vmrag("check", "--sarif", "out", "--json", code=1).json["missed"] == 2
 
 

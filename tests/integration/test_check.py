@@ -118,7 +118,7 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     tests = golden.vmrag("check", "--base", "HEAD", "--max-regressions", "1", "--tap", "-").out
     assert "not ok" not in tests
     golden.write(FILE, "queries: [{query: a, ranking: []}]\n")
-    assert "so there is no mrr" in golden.vmrag("check", "--min-mrr", "0", code=2).err
+    assert golden.vmrag("check", "--min-mrr", "0", "--json", code=2).error["code"] == "QUERIES_INVALID"
     golden.write(FILE, project_text)
 
 

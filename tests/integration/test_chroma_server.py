@@ -425,5 +425,5 @@ def test_gc_drops_nothing_while_a_pinned_revision_is_not_here(paid, database):
 
 
 def test_gc_of_a_server_wants_one_in_the_settings(project):
-    assert "name no Chroma server" in project.vmrag("gc", "--server", code=2).err
+    assert project.vmrag("gc", "--server", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     assert project.vmrag("gc", "--server", "--remote", code=2).code == 2

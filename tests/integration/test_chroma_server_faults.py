@@ -340,7 +340,7 @@ def test_a_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
 def test_a_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     client = database.client(f"http://127.0.0.1:{free_port()}", seconds=1)
-    with pytest.raises(ChromaServerFailed, match="cannot be reached"):
+    with pytest.raises(ChromaServerFailed):
         client.find("vmrag-x")
     with pytest.raises(ChromaServerFailed, match="is asked again in 30 s"):
         client.collections()

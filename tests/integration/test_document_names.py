@@ -157,4 +157,4 @@ def test_a_ref_goes_before_any_name_and_documents_may_have_colons(project):
     assert project.vmrag("show", "main:faq.md").out == "A frequent question."
     assert project.vmrag("show", "WORKING:main:faq.md").out == "a colon in it"
     assert project.vmrag("show", "handbook/main:faq.md").out == "a colon in it"
-    assert "'mian' is neither a git ref" in project.vmrag("show", "mian:faq.md", code=3).err
+    assert project.vmrag("show", "mian:faq.md", "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"

@@ -229,8 +229,13 @@ def test_add_stores_text_of_option(project):
     project.vmrag(*NOTE, "--message", "Use pip.", "--title", "Tools")
     shown = project.ask("show", "notes/uv")
     assert (shown["title"], shown["content"]) == ("Tools", "Use pip.")
-    assert "both give the text" in project.vmrag("add", "docs/setup.md", *NOTE[1:], "-m", "x", code=2).err
-    assert "needs an id" in project.vmrag("add", "--collection", "notes", "-m", "x", code=2).err
+    assert (
+        project.vmrag("add", "docs/setup.md", *NOTE[1:], "-m", "x", "--json", code=2).error["code"]
+        == "INVALID_PARAMETER"
+    )
+    assert (
+        project.vmrag("add", "--collection", "notes", "-m", "x", "--json", code=2).error["code"] == "INVALID_PARAMETER"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "\n", " \n\t\n"])

@@ -246,7 +246,7 @@ def test_a_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
     hint = "vmrag pin" if committed else "vmrag restore handbook/kettle.md"
     assert hint in kettle.vmrag("status", code=None).out
     asked = kettle.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
-    assert "cannot be brought back" in asked["message"]
+    assert asked["code"] == "CONFIRMATION_REQUIRED"
     kettle.vmrag("restore", "handbook/kettle.md", "--yes", code=None)
     if committed:
         kettle.vmrag("pin")
@@ -332,7 +332,6 @@ def test_commands_report_open_merge_conflict_of_another_program(kettle: Known) -
     kettle.session("SET @@dolt_allow_commit_conflicts = 1", "CALL dolt_merge('other')")
     for command in (["status"], ["commit", "-m", "x"], ["query", "kettle"]):
         refused = kettle.vmrag(*command, "--json", code=None).error
-        assert "has an open merge of another program" in refused["message"]
         assert "CALL dolt_merge('--abort')" in refused["hint"]
     assert "has an open merge of another program" in kettle.vmrag("doctor", code=None).out
     kettle.sql("CALL dolt_merge('--abort')")
@@ -350,7 +349,6 @@ def test_commands_report_open_merge_conflict_of_another_program(kettle: Known) -
 def test_hint_removes_uncommitted_change_of_schema(kettle: Known, change: str, removal: str) -> None:
     kettle.sql(change)
     refused = kettle.vmrag("status", "--json", code=None).error
-    assert "not committed" in refused["message"]
     assert removal in refused["hint"]
     kettle.sql(removal)
     assert kettle.status()["in_sync"]

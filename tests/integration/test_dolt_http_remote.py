@@ -141,5 +141,5 @@ def test_a_remote_that_the_server_does_not_reach_is_no_remote_of_it(served: Serv
     other.fetch("there", url)
     assert other.remote_heads("there")["main"] == head(other, "main")
     other.close()
-    with pytest.raises(RemoteInvalid, match="reaches no folder"):
+    with pytest.raises(RemoteInvalid):
         server_database.require_reachable(served.server.access(server="dolt.example.org:3306"), url)

@@ -353,7 +353,7 @@ def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
 def test_what_would_be_refused_is_not_pushed(two: Two) -> None:
     known = two.ada.peek(two.url)
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
-    with pytest.raises(KnowledgeRefused, match="Nothing was pushed"):
+    with pytest.raises(KnowledgeRefused):
         two.ada.push("there", two.url, {"main": strange})
     assert two.ada.peek(two.url) == known
 

@@ -215,7 +215,7 @@ def test_what_another_client_changes_at_the_same_time_is_no_silent_loss(dolt_ser
         yield document("a", "ours")
         dolt_server.sql(f"USE `{database}/main`", "UPDATE documents SET content = 'theirs' WHERE doc_id = 'a'")
 
-    with pytest.raises(Busy, match="at the same time"):
+    with pytest.raises(Busy):
         engine.write("main", Write(put_documents=rows()), expected=head(engine, "main"))
     [kept] = engine.documents(Working("main"))
     assert kept.content == "theirs"
@@ -273,7 +273,7 @@ def test_a_user_who_may_only_read_reads_and_is_told_why_nothing_is_written(dolt_
     )
     reader = DoltEngine.open(engine.folder, access=dolt_server.access(user="reader", password="pw"))
     assert ids(reader, Working("main")) == ["a"]
-    with pytest.raises(EngineUnwritable, match="does not allow that") as refused:
+    with pytest.raises(EngineUnwritable) as refused:
         put(reader, "main", document("b"))
     assert "GRANT ALL ON" in refused.value.hint
     assert ids(engine, Working("main")) == ["a"]

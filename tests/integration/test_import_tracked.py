@@ -112,12 +112,17 @@ def test_import_stores_tracked_files_that_no_source_reads(project):
 
 def test_import_refuses_a_link_to_a_tracked_file(project):
     (project.top / "other.md").symlink_to("docs/setup.md")
-    assert "docs/setup.md is not stored" in project.vmrag("import", "other.md", "--collection", "kb", code=2).err
+    assert (
+        project.vmrag("import", "other.md", "--collection", "kb", "--json", code=2).error["code"] == "SOURCE_READ_ONLY"
+    )
 
 
 def test_import_refuses_tracked_files_from_an_outside_base(project):
     base = str(project.top.parent)
-    assert "is not stored" in project.vmrag("import", "notes", "--collection", "kb", "--base", base, code=2).err
+    assert (
+        project.vmrag("import", "notes", "--collection", "kb", "--base", base, "--json", code=2).error["code"]
+        == "SOURCE_READ_ONLY"
+    )
 
 
 def test_import_stores_files_outside_the_repository_again(project, tmp_path):

@@ -229,7 +229,7 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
         assert draft._writer is not None
         draft._writer.written()  # words are added beside
         damage(draft._writer)
-        with pytest.raises(IndexFailed, match="does not verify"):
+        with pytest.raises(IndexFailed):
             draft.publish(path, revision=revision)
     assert problem_of(path, revision=revision) != ""
     assert kb.views.segments.newest() == []

@@ -87,7 +87,6 @@ def test_a_pipe_in_the_place_of_a_hook_is_refused(project: Project) -> None:
     pipe = project.top / ".git" / "hooks" / "post-commit"
     os.mkfifo(pipe)
     refused = project.vmrag("install", "--json", code=3).error
-    assert "a named pipe" in refused["message"]
     subprocess.run(["sh", "-c", refused["hint"]], check=True)
     project.vmrag("install")
     project.vmrag("uninstall")

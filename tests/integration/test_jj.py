@@ -161,7 +161,7 @@ def test_files_of_jj_that_cannot_be_read_are_an_error_and_change_nothing(project
 def test_a_folder_of_another_user_names_no_repository(project, monkeypatch):
     second = workspace(project, "feature")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert "belongs to another user" in second.vmrag("list", code=2).err
+    assert second.vmrag("list", "--json", code=2).error["code"] == "GIT_REPO_NOT_FOUND"
 
 
 # -- conflicts

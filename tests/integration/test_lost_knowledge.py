@@ -68,7 +68,7 @@ def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
     assert GIVEN_UP in ada.status()["hint"]
     assert GIVEN_UP in ada.vmrag("doctor", code=None).out
     refused = ada.vmrag("pin", "--accept-loss", "--json", code=2).error
-    assert "From which revision" in refused["message"]
+    assert refused["code"] == "INVALID_PARAMETER"
     said = ada.vmrag("pin", "--accept-loss", loss.good).out
     assert f"Lost: {loss.lost}" in said
     assert f"- {loss.commit[:12]} " in said
@@ -294,7 +294,6 @@ def test_merge_does_not_believe_record_if_remote_is_unreachable(loss):
     url = out_of_reach(loss)
     assert ada.run("merge", "-q", "--no-edit", "origin/main", env=ON).returncode != 0
     refused = ada.vmrag("resolve", "--json", code=1).error
-    assert "A record accepts its loss" in refused["message"]
     assert f"git config --add vmrag.acceptedLoss {loss.lost}" in refused["hint"]
     ada.git("remote", "set-url", "origin", url)
     ada.vmrag("resolve")

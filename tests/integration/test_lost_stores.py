@@ -119,7 +119,7 @@ def test_local_store_is_not_started_again_if_its_file_is_missing(thoughts):
     project, tools = thoughts
     file = project.shared / "local" / "kb" / "kb.doltlite"
     aside = file.rename(project.top.parent / "kept.doltlite")
-    with pytest.raises(EngineFailed, match="is missing"):
+    with pytest.raises(EngineFailed):
         kept(project)
     tools.error(EngineFailed.code, "chroma_find_similar_thoughts", query="rest", threshold=0)
     assert "DATABASE_ERROR" in project.vmrag("doctor", code=1).out

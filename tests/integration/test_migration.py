@@ -232,7 +232,7 @@ def test_a_revision_that_came_out_otherwise_is_not_taken(
     what, info = planned(old), old.info(root(old))
     new = opening.create(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
     monkeypatch.setattr("vmrag_link.ops.migration.carry._batches", lambda documents: iter(()))
-    with closing(new), pytest.raises(EngineFailed, match="does not hold the same"):
+    with closing(new), pytest.raises(EngineFailed):
         carry(old, new, what, tmp_path / "made", QUIET)
 
 
@@ -328,10 +328,10 @@ def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
             author=AUTHOR,
             date=DATE,
         )
-        with pytest.raises(KnowledgeRefused, match="no entry"):
+        with pytest.raises(KnowledgeRefused):
             revision_map.read(engine, at)
     monkeypatch.setattr(revision_map, "MOST", len(entries) - 1)
-    with pytest.raises(KnowledgeRefused, match="more than"):
+    with pytest.raises(KnowledgeRefused):
         revision_map.read(engine)
 
 
@@ -373,7 +373,7 @@ def test_a_pin_of_another_time_than_its_revision_shows_a_wrong_entry(tmp_path: P
     one.close()
     two = DoltliteEngine.clone(tmp_path / "two", "r", url)
     late = Pin("git:", "main", "0" * 32, "2026-01-02T03:04:06Z")
-    with pytest.raises(KnowledgeRefused, match="is pinned as of"):
+    with pytest.raises(KnowledgeRefused):
         revision_map.take(two, "r", pinned=lambda: [late])
     assert revision_map.read(two) == {}
     timely = Pin("git:", "main", "0" * 32, DATE)

@@ -193,7 +193,7 @@ def test_list_grep_and_export_name_notes(project, tmp_path):
     outdated = project.vmrag("list", "--outdated").out
     assert outdated == "notes/decisions/login: cites src/auth.py:1-2, changed since in 1 commit\n"
     error = project.vmrag("export", str(tmp_path / "out"), "--collection", "notes", "--json", code=2).error
-    assert "files of the repository already" in error["message"]
+    assert error["code"] == "INVALID_PARAMETER"
 
 
 def test_commands_take_the_path_of_a_note(project):

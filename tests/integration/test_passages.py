@@ -143,7 +143,7 @@ def test_strict_refuses_such_an_answer(drifted, words):
 def test_strict_fails_as_drift_does_whatever_the_reason(project):
     with terminal.opened(project) as ws:
         ws.unbuilt = LimitExceeded("It makes too many chunks.", hint="vmrag rm big.md")
-        with pytest.raises(KnowledgeMoved, match="too many chunks") as raised:
+        with pytest.raises(KnowledgeMoved) as raised:
             provenance.refuse_outdated(ws, ("The pin has moved.",), strict=True)
         assert (raised.value.exit_code, raised.value.hint, raised.value.cause) == (
             1,

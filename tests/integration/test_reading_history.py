@@ -85,7 +85,7 @@ def test_a_log_of_a_range_leaves_out_what_its_first_side_has(project):
 
 @pytest.mark.parametrize("names", [["a..b", "c"], ["c", "a..b"], ["a", "b", "c"]])
 def test_more_than_two_places_are_refused(project, names):
-    with opened(project) as ws, pytest.raises(UsageInvalid, match="not what a diff can be between"):
+    with opened(project) as ws, pytest.raises(UsageInvalid):
         ranges.ends(ws, names)
 
 

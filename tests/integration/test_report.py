@@ -155,7 +155,6 @@ def test_a_clone_that_ends_too_early_cannot_say_where_they_parted(project):
     tips = project.git("rev-parse", "main", "feature")
     (project.top / ".git" / "shallow").write_text(f"{tips}\n")
     error = project.vmrag("report", "main", "feature", "--json", code=None).error
-    assert "this clone is shallow" in error["message"]
     assert error["hint"].startswith("git fetch --unshallow")
 
 
@@ -255,7 +254,10 @@ def test_markdown_is_printed_and_a_redirect_gets_all_of_it(project):
     project.vmrag("report", "main", "feature", "--markdown", "report.md")
     written = (project.top / "report.md").read_text()
     assert project.vmrag("report", "main", "feature", "--markdown", "-").out == written
-    assert "one format" in project.vmrag("report", "main", "feature", "--markdown", "-", "--json", code=2).err
+    assert (
+        project.vmrag("report", "main", "feature", "--markdown", "-", "--json", code=2).error["code"]
+        == "INVALID_PARAMETER"
+    )
     with (project.top / "redirected.md").open("w") as file:
         argv = [SCRIPT, "report", "main", "feature"]
         subprocess.run(argv, cwd=project.top, stdout=file, check=True)

@@ -513,7 +513,7 @@ def test_unknown_collections_and_impossible_numbers_are_refused(kb):
     path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
     with pytest.raises(CollectionMissing, match="nowhere"):
         kb.search(path, "owl", collections=("guide", "nowhere"))
-    with pytest.raises(UsageInvalid, match="at least one"):
+    with pytest.raises(UsageInvalid):
         kb.search(path, "owl", k=0)
 
 

@@ -126,7 +126,10 @@ def test_a_place_in_a_commit_is_there_though_the_file_is_gone(project):
     )
     assert (deploy["file"], deploy["file_line"]) == ("docs/deploy.md", 6)
     assert (keys["file"], keys["file_line"]) == ("src/keys.py", 5)
-    assert "in this work tree" in project.vmrag("query", "rollback script", "--at", "HEAD~1", "--open", code=2).err
+    assert (
+        project.vmrag("query", "rollback script", "--at", "HEAD~1", "--open", "--json", code=2).error["code"]
+        == "INVALID_PARAMETER"
+    )
 
 
 # -- code

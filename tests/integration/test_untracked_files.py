@@ -50,7 +50,10 @@ def test_an_untracked_file_that_changed_answers_as_it_is(project):
 
 
 def test_query_refuses_untracked_files_of_a_commit(project):
-    assert "--at names a commit" in project.vmrag("query", "otter", "--untracked", "--at", "HEAD", code=2).err
+    assert (
+        project.vmrag("query", "otter", "--untracked", "--at", "HEAD", "--json", code=2).error["code"]
+        == "INVALID_PARAMETER"
+    )
 
 
 def test_ask_counts_the_untracked_files_that_would_be_results(project):

@@ -533,7 +533,7 @@ def test_with_deepen_a_clone_of_one_commit_fetches_what_decides(forked, tmp_path
     assert clone.verified("HEAD^..HEAD", "--deepen")["findings"] == []  # it has all that it needs
     lonely = cloned(forked, tmp_path / "lonely", "--depth", "1")
     lonely.git("remote", "set-url", "origin", "file:///nowhere")
-    assert "could not be fetched" in lonely.vmrag("verify", "--deepen", code=3).err
+    assert lonely.vmrag("verify", "--deepen", "--json", code=3).error["code"] == "GIT_FAILED"
 
 
 @pytest.mark.parametrize("deepen", [(), ("--deepen",)])

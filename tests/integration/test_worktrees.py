@@ -317,4 +317,4 @@ def test_bare_repository_cannot_name_foreign_work_tree(container, project, tmp_p
         "commondir": "../..",
     }.items():
         (evil.top / "worktrees/main" / name).write_text(f"{text}\n")
-    assert "no work tree of it" in evil.vmrag("status", code=2).err
+    assert evil.vmrag("status", "--json", code=2).error["code"] == "GIT_REPO_NOT_FOUND"

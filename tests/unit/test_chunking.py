@@ -75,7 +75,7 @@ def test_an_overlap_begins_at_a_word() -> None:
 
 @pytest.mark.parametrize(("size", "overlap"), [(10, 10), (10, 11), (0, 0), (10, -1), (-5, -6)])
 def test_sizes_that_cannot_be_are_refused(size: int, overlap: int) -> None:
-    with pytest.raises(UsageInvalid, match="cannot overlap"):
+    with pytest.raises(UsageInvalid):
         chunks("some text", Chunking(size=size, overlap=overlap))
 
 

@@ -65,7 +65,7 @@ def test_relative_sources_are_looked_for_in_the_current_folder(tmp_path: Path, m
 
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     tree(tmp_path, a__x_md="", b__y_md="")
-    with pytest.raises(UsageInvalid, match="no file or folder"):
+    with pytest.raises(UsageInvalid):
         scan([tmp_path / "absent.md"], root(tmp_path))
 
 

@@ -134,11 +134,11 @@ def test_other_weights_than_the_fingerprint_names_are_refused(tmp_path: Path) ->
         (byte,) = table.read(1)
         table.seek(40_000)
         table.write(bytes([byte ^ 1]))
-    with pytest.raises(EmbeddingMismatch, match="not the file") as caught:
+    with pytest.raises(EmbeddingMismatch) as caught:
         static.StaticModel(tmp_path).embed(["a word"])
     assert caught.value.hint.endswith("pip install --force-reinstall 'vmrag-link[index]'")
     (tmp_path / static.TOKENIZER).write_bytes(b"")
-    with pytest.raises(EmbeddingFailed, match="Cannot read"):
+    with pytest.raises(EmbeddingFailed):
         static.StaticModel(tmp_path).embed(["a word"])
 
 

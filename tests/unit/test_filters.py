@@ -62,7 +62,7 @@ def test_shorthand_becomes_what_chroma_takes(given, normal):
     ],
 )
 def test_what_chroma_would_not_take_is_refused(wrong):
-    with pytest.raises(FilterInvalid, match="The filter"):
+    with pytest.raises(FilterInvalid):
         filters.where(wrong)
 
 

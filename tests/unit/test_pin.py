@@ -67,7 +67,7 @@ def test_windows_line_endings_and_odd_spacing_are_read_and_written_back_canonica
 def test_a_pin_that_would_not_be_read_is_never_written():
     with pytest.raises(PinMalformed, match="line 2: dolt_remote names a transport helper"):
         pin.format(Pin("ext::sh -c id", "main", DOLT_REVISION, GOOD.linked_at))
-    with pytest.raises(PinMalformed, match="not UTF-8"):
+    with pytest.raises(PinMalformed):
         pin.format(Pin("git:", "a\udcffb", DOLT_REVISION, GOOD.linked_at))
 
 

@@ -201,7 +201,7 @@ def test_more_questions_than_are_counted_are_refused(more):
     queries = ComparedQueries("q", 2, added=(ListedQuery("a", 3),), removed=(ListedQuery("b", 1),))
     data = data_of(7, msgspec.structs.replace(summary(documents=1), queries=queries), HEAD)
     content = msgspec.json.encode(msgspec.to_builtins(data) | more)
-    with pytest.raises(UsageInvalid, match="more is listed than counted"):
+    with pytest.raises(UsageInvalid):
         parse(content)
 
 
@@ -226,7 +226,7 @@ def test_names_that_are_no_utf_8_are_handed_over():
 @example(b"")
 @example(b"null")
 def test_what_is_no_such_data_is_refused(content):
-    with pytest.raises(UsageInvalid, match="not the data of a comment"):
+    with pytest.raises(UsageInvalid):
         parse(content)
 
 

@@ -148,7 +148,7 @@ def test_the_matches_of_all_files_together_are_bounded(monkeypatch):
     attributes = TreeAttributes({".gitattributes": b"*.x filter=x\n*.y filter=y\n"}, FOR_LISTING)
     for _ in range(5):
         attributes.of("a.md")
-    with pytest.raises(LimitExceeded, match="too many rules for so many files"):
+    with pytest.raises(LimitExceeded):
         attributes.of("a.md")
 
 

@@ -58,7 +58,6 @@ def test_a_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody
     places = plumbing.locate(repo.top)
     with pytest.raises(RemoteNotTrusted) as caught:
         address.require(places, remote, accepted=lambda: None)
-    assert "was not contacted: nobody here has agreed to it" in caught.value.message
     assert caught.value.details["remote"] == remote
     fit_for_people(caught.value)
     with pytest.raises(RemoteNotTrusted):

@@ -181,7 +181,7 @@ def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], found: di
     [{"$schema": 5}, {"$schema": []}, {"$schema": "http://["}, {"pattern": "a{99999999999999999999}"}],
 )
 def test_what_the_library_stumbles_over_is_no_schema(schema: dict[str, Any]) -> None:
-    with pytest.raises(doc_types.SchemaUnusable, match="is no JSON Schema"):
+    with pytest.raises(doc_types.SchemaUnusable):
         doc_types.read_schema(canonical_json(schema), is_json=True)
 
 

@@ -382,12 +382,12 @@ def test_what_git_ignores_is_no_document_of_a_project(tools, project):
         assert said["error"] == "ACCESS_DENIED"
         assert f"{project.top / folder} was not taken: git ignores it" in said["message"]
     compounding.write(project.top, external_docs={"path": "private"})
-    assert "git ignores" in activated(project).error("ACCESS_DENIED", "search_external_docs", query="key")["message"]
+    activated(project).error("ACCESS_DENIED", "search_external_docs", query="key")
     compounding.write(project.top)
     tools = activated(project)
     assert tools("list_doc_types")["kb"]["dirty"] is False
     assert "styles/own.md" not in rows(project)
-    assert "git ignores" in tools.error("ACCESS_DENIED", "index_document", path="styles/own.md")["message"]
+    tools.error("ACCESS_DENIED", "index_document", path="styles/own.md")
     found = tools("search_external_docs", query="opensesame", min_relevance_score=0)
     assert "./manual/own.md" not in [each["path"] for each in found["results"]]
     assert "opensesame" not in project.vmrag("grep", "opensesame", code=1).out

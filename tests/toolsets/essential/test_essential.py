@@ -381,7 +381,6 @@ def test_read_and_grep_need_only_a_git_repository(tmp_path, monkeypatch):
     assert "data.bin is not text" in tools.error("DOCUMENT_NOT_FOUND", "read", name="data.bin")["message"]
     (project.top / "pyproject.toml").unlink()
     refused = tools.error("DOCUMENT_NOT_FOUND", "read", name="pyproject.toml")
-    assert "is not in the work tree" in refused["message"]
     assert tools("read", name="pyproject.toml", ref=refused["suggestions"][0].partition("ref=")[2][:4]).text
     tools.error("GIT_COMMIT_NOT_FOUND", "read", name="pyproject.toml", ref="nowhere")
     tools.error("GIT_COMMIT_NOT_FOUND", "grep", pattern="x", ref="nowhere")

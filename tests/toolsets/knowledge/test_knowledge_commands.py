@@ -48,7 +48,7 @@ def test_a_log_is_named_by_its_issue_or_by_how_its_id_begins(project, tools):
     for name in ("8", "7:postmortem", "abcdef", "fish#7", log_id[:2]):
         assert project.vmrag("issue", "show", name, code=None).code in (2, 3), name
     project.vmrag("issue", "add", "fish#1", "-m", "Pike.")
-    assert "there are several: birds, fish" in project.vmrag("issue", "show", "1", code=2).err
+    assert project.vmrag("issue", "show", "1", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     assert [each["issue_number"] for each in project.ask("issue", "list", "--project", "fish")["logs"]] == [1]
     assert project.ask("--json", "issue", "search", "pike")["results"][0]["metadata"]["project_id"] == "fish"
 
@@ -62,7 +62,9 @@ def test_texts_come_from_the_editor_where_none_is_given(project, monkeypatch):
     assert project.vmrag("issue", "show", "1").out == "Herons fly."
     monkeypatch.setenv("GIT_EDITOR", "true")
     assert not project.ask("issue", "edit", "1")["changed"]
-    assert "nothing is stored" in project.vmrag("doc", "add", "git", "--category", "api", code=2).err
+    assert (
+        project.vmrag("doc", "add", "git", "--category", "api", "--json", code=2).error["code"] == "INVALID_PARAMETER"
+    )
     project.vmrag("issue", "add", "2", "-m", "x", "-F", "y", code=2)
     project.vmrag("issue", "add", "2", "-F", "absent", code=3)
 
@@ -96,5 +98,5 @@ def test_one_name_of_two_logs_after_a_merge_is_refused_and_both_are_listed(proje
     tools("merge_branch", source_branch="side")
     logs = tools("list_issue_logs", project="birds")["logs"]
     assert [(each["issue_number"], each["log_type"]) for each in logs] == [(7, "resolution")] * 2
-    assert "2 logs" in project.vmrag("issue", "show", "7:resolution", code=2).err
+    assert project.vmrag("issue", "show", "7:resolution", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     tools.error("DUPLICATE_ID", "add_issue_log", project="birds", issue=7, type="resolution", content="x")

@@ -172,7 +172,7 @@ def test_nothing_but_their_own_tools_and_commands_writes_into_their_collections(
         ("add", "docs/a.md", "--collection", "knowledge_git", "--copy"),
         ("import", "docs", "--collection", "issues_birds", "--copy"),
     ):
-        assert "fields of their own" in project.vmrag(*command, code=2).err
+        assert project.vmrag(*command, "--json", code=2).error["code"] == "INVALID_PARAMETER"
     tools.error("COLLECTION_EXISTS", "ingest_file", path=str(project.top / "docs/a.md"), library="issues_birds")
     assert tools("get_diff", include_content=True)["documents"] == before
     project.vmrag("rm", log_id, "--collection", "issues_birds")

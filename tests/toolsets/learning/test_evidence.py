@@ -68,7 +68,7 @@ def test_what_is_no_junit_xml_is_refused_and_entities_are(xml):
 
 def test_a_run_without_end_is_refused(monkeypatch):
     monkeypatch.setattr(runs, "MOST_TESTS", 10)
-    with pytest.raises(OutputUnreadable, match="more than 10"):
+    with pytest.raises(OutputUnreadable):
         runs.parse(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
 
 
