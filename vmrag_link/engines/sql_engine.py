@@ -16,7 +16,6 @@ from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Engine, EngineNam
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.logical import table_implied
-from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NoChanges, Uncommitted
 from vmrag_link.models import (
@@ -38,6 +37,7 @@ from vmrag_link.models import (
 
 if TYPE_CHECKING:
     from vmrag_link.engines.comparison import RowComparison
+    from vmrag_link.engines.reading import PlaceRows
 
 S = TypeVar("S", bound=BaseSession[Any])
 P = TypeVar("P")

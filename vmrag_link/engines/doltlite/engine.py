@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
 from vmrag_link.engines.base_session import doltlite_stamp
-from vmrag_link.engines.doltlite import extent, history, reading, remotes, schema
+from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
@@ -28,6 +27,7 @@ from vmrag_link.models import (
 
 if TYPE_CHECKING:
     from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+    from vmrag_link.engines.reading import PlaceRows
 
 
 class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
@@ -120,12 +120,18 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     # -- remotes
 
     def remote_heads(self, remote: str) -> dict[str, str]:
+        from vmrag_link.engines.doltlite import remotes
+
         return remotes.heads(self._session.main, remote)
 
     def known_heads(self, branch: str | None = None) -> set[str]:
+        from vmrag_link.engines.doltlite import remotes
+
         return remotes.all_heads(self._session.main, branch)
 
     def peek(self, url: str) -> dict[str, str] | None:
+        from vmrag_link.engines.doltlite import remotes
+
         return remotes.peek(url)
 
     def fetch(self, remote: str, url: str) -> None:
@@ -167,6 +173,8 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     @contextlib.contextmanager
     def _rows(self, at: At) -> Iterator[PlaceRows]:
+        from vmrag_link.engines.doltlite import reading
+
         with self._session.reading(at) as connection:
             yield reading.DoltliteRows(connection)
 

@@ -4,15 +4,17 @@ that is not where its code is.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vmrag_link import env
 from vmrag_link.errors import DOLTLITE_PATH_BYTES, FileFailed, VmragError, first_of, is_too_long, path_too_long, plural
-from vmrag_link.git import hooks, plumbing
-from vmrag_link.git.hooks import MissingHooks
+from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes.unpushed import UnpushedPin, unpushed
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.git.hooks import MissingHooks
 
 _EFFECT = {"pre-push": "a push takes no knowledge along", "post-checkout": "a checkout does not move it"}
 _NAMED = 3
@@ -65,8 +67,11 @@ def missing_hooks(ws: Workspace) -> Caution | None:
     they would do nothing anyway. Nothing in a job of GitHub Actions: its checkout has none, and the
     Action verifies.
     """
-    unwanted = env.switched_off() or env.in_github_actions() or not _pins_knowledge(ws)
-    gone = None if unwanted else hooks.missing(ws.places)
+    if env.switched_off() or env.in_github_actions() or not _pins_knowledge(ws):
+        return None
+    from vmrag_link.git import hooks
+
+    gone = hooks.missing(ws.places)
     if gone is None:
         return None
     return Caution("HOOKS_MISSING", f"{_sentence(gone)}{_effect(gone)}", _command(ws, gone))
@@ -86,7 +91,7 @@ def misses_hooks_for_files(ws: Workspace) -> bool:
     """
     if env.switched_off() or env.in_github_actions() or not needs_hooks_for_files(ws):
         return False
-    from vmrag_link.git import hook_config
+    from vmrag_link.git import hook_config, hooks
 
     folder = hooks.folder(ws.places)
     return any(
