@@ -46,7 +46,7 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
     nothing had to be done.
 
     Without `index` only the documents move, and no index that is being built is waited for. What
-    happened to documents is printed. A pin that cannot be followed is no error: the report's
+    happened to documents is printed. A pin that cannot be followed is not an error: the report's
     `state` has the reason. `Workspace.unbuilt` is the failure that was tolerated.
     """
     ws.unbuilt = None
