@@ -14,7 +14,7 @@ from vmrag_link.git.hook_config import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
-from vmrag_link.sync import background, binding
+from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
@@ -94,7 +94,7 @@ def _wait_for_chroma(workspace: Workspace) -> list[str]:
 
 
 def _hand_over(workspace: Workspace) -> list[str]:
-    if binding.is_current(workspace.places, workspace.views):
+    if workspace.position.gap(workspace.views) is None:
         workspace.chroma.follow()  # HEAD may have other files with the same pin
         return []
     from vmrag_hooks.background import start  # rarely needed, and a checkout waits for imports

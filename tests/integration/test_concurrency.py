@@ -224,6 +224,41 @@ def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp
     assert_whole(stocked, scratch(tmp_path))
 
 
+BETWEEN = {
+    "sync": ("vmrag_link.sync.apply", "_swap", ("sync",)),
+    "add": ("vmrag_link.ops.documents.writing", "_refuse_sources", ("add", "-m", "Paused.", "--collection", "handbook", "--id", "paused.md")),
+    "query": ("vmrag_link.ops.follow.follow_pin", "pending", ("query", "garden")),
+}
+"""By command: the function that it calls between its read of HEAD and the pin and its use of them."""
+
+
+@pytest.mark.parametrize("command", BETWEEN)
+def test_paused_command_follows_head_if_two_others_moved_it_in_the_meantime(stocked, tmp_path, command):
+    module, function, arguments = BETWEEN[command]
+    stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
+    git = f"['git', '-C', {str(stocked.top)!r}, 'switch', '-q', branch]"
+    body = (
+        f"import subprocess\nimport {module} as m\noriginal = m.{function}\nbranches = ['main', 'other']\n"
+        "def pause(*values, **options):\n"
+        "    while branches:\n"
+        "        branch = branches.pop(0)\n"
+        f"        subprocess.run({git}, check=True)\n"
+        "    return original(*values, **options)\n"
+        f"m.{function} = pause"
+    )
+    result = driven(stocked, body, *arguments)
+    assert result.code == 0, result
+    assert stocked.git("branch", "--show-current") == "other"
+    status = stocked.status()
+    assert (status["in_sync"], status["index"]["revision"]) == (True, stocked.pinned)
+    assert status["kb"]["dirty"] == (command == "add")
+    if command == "add":
+        assert stocked.vmrag("show", "handbook/paused.md").out == "Paused."
+        stocked.git("switch", "-q", "edited")
+        assert not stocked.status()["kb"]["dirty"]
+    assert_whole(stocked, scratch(tmp_path))
+
+
 def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
     """The list of bound views was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)

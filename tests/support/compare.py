@@ -49,7 +49,7 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
     try:
         target = workspace.target()
         assert target.state == "pinned"
-        assert workspace.applied == target.trigger
+        assert workspace.position.applied == target.trigger
         workspace.bring_to_pin()
         bound = workspace.binding
         assert bound is not None

@@ -22,7 +22,7 @@ from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
 from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
-from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.binding import Binding, Position
 from vmrag_link.sync.chroma_state import ChromaState, SharingState
 from vmrag_link.sync.context import Built, How, SyncContext
 from vmrag_link.sync.target import (
@@ -75,7 +75,7 @@ def move(context: SyncContext) -> tuple[str, ...]:
     tree.
     """
     for _ in range(ATTEMPTS):
-        if bindings.is_applied(context.places, read_trigger(context.places)):
+        if Position.read(context.places).is_followed:
             return ()
         sidecar_repo.prepare(context.places)
         wait_for_git(context)
@@ -219,7 +219,7 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
-    if bindings.is_applied(context.places, target.trigger) or _being_committed(context.places, branch):
+    if bindings.applied(context.places) == target.trigger or _being_committed(context.places, branch):
         # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so
         # (`left_behind`).
         return target.attachment, ()

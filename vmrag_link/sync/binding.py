@@ -11,7 +11,7 @@ and no JSON. `workspace.json` names the index that answers. It is written after 
 an index may take minutes to build.
 
 A work tree is current when HEAD's name and the pin are as they were applied last, and the bound
-index stands at the pinned revision and verifies. Hooks, sync, queries and status all ask here. The
+index is at the pinned revision and verifies. Hooks, sync, queries and status ask `Position`. The
 shims answer the first half (`vmrag_hooks.shim_parts.SYNC`). An index that lags behind starts no
 Python there: the next query brings it.
 """
@@ -48,6 +48,61 @@ class Binding(Record, frozen=True):
     format: Literal[2] = BINDING_FORMAT
 
 
+Gap = Literal["unbound", "index_elsewhere", "index_unusable", "moved"]
+
+
+class Position(Record, frozen=True):
+    """Where a work tree is, read in one pass. A value that was read before a lock was taken must be
+    read again under the lock.
+    """
+
+    trigger: Trigger
+    """HEAD's name and the pin as they are now."""
+    applied: Trigger | None
+    """HEAD's name and the pin that the knowledge base followed last."""
+    binding: Binding | None
+    """The index that answers."""
+    pinned: str | None
+    """The revision that the pin names; None without a pin that can be read."""
+    followed: str | None
+    """The revision that the knowledge base was brought to; None if no pin was applied."""
+
+    @classmethod
+    def read(cls, places: Places) -> Position:
+        """Read the position of a work tree. Raises as `read_trigger`."""
+        trigger, last = read_trigger(places), applied(places)
+        revision = pinned(places, trigger)
+        followed = revision if last == trigger else pinned(places, last) if last else None
+        return cls(trigger, last, read(places), revision, followed)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the knowledge base follows HEAD and the pin; the index may be behind."""
+        return self.applied == self.trigger
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether HEAD has another name than was applied last, and the pin is the same. Without
+        uncommitted documents, hooks leave that to the next command.
+        """
+        return self.applied is not None and self.applied.pin == self.trigger.pin and not self.is_followed
+
+    def gap(self, views: Views) -> Gap | None:
+        """Return what the work tree lacks to be current, the first that applies; None if nothing.
+
+        `unbound`: no index was ever bound. `index_elsewhere`: it is at another revision than the
+        pinned one. `index_unusable`: it does not verify. `moved`: HEAD or the pin is not what was
+        applied last.
+        """
+        if self.binding is None:
+            return "unbound"
+        if self.pinned not in (None, self.binding.revision):
+            return "index_elsewhere"
+        if views.problem(self.binding.revision):
+            return "index_unusable"
+        return None if self.is_followed else "moved"
+
+
 def read(places: Places) -> Binding | None:
     """The bound index; None if there is none yet, or if the file is damaged. The next sync binds
     again.
@@ -63,21 +118,12 @@ def applied(places: Places) -> Trigger | None:
     return None
 
 
-def followed_pin(places: Places) -> str | None:
-    """The revision that the knowledge base was brought to: what the applied pin names.
-
-    None where no pin was applied.
-    """
-    trigger = applied(places)
-    return pinned(places, trigger) if trigger else None
-
-
 def standing_revision(places: Places) -> str | None:
-    """The revision at which documents are read: the pin's that was followed, else the bound
-    index's.
+    """Return the revision at which documents are read: the one that was followed, else that of the
+    index. None if the work tree never followed a pin. Does not read the pin, which may be damaged.
     """
-    bound = read(places)
-    return followed_pin(places) or (bound.revision if bound else None)
+    last, bound = applied(places), read(places)
+    return (pinned(places, last) if last else None) or (bound.revision if bound else None)
 
 
 def write(places: Places, binding: Binding, trigger: Trigger) -> None:
@@ -155,44 +201,6 @@ def decode_applied(data: bytes) -> tuple[str | None, bytes | None] | None:
     if kind == PIN:
         return symbolic, pin
     return (symbolic, None) if kind == NO_PIN and not pin else None
-
-
-Gap = Literal["unbound", "index_elsewhere", "index_unusable", "moved"]
-
-
-def gap(places: Places, views: Views, trigger: Trigger, bound: Binding | None) -> Gap | None:
-    """What a work tree lacks to be current; None: it is current. `trigger`: HEAD's name and pin;
-    `bound`: its index.
-
-    `unbound`: no index was ever bound. `index_elsewhere`: it stands at another revision than the
-    pinned one. `index_unusable`: it does not verify. `moved`: HEAD or the pin is not what was
-    applied last. The first that holds is returned.
-    """
-    if bound is None:
-        return "unbound"
-    if pinned(places, trigger) not in (None, bound.revision):
-        return "index_elsewhere"
-    if views.problem(bound.revision):
-        return "index_unusable"
-    return None if is_applied(places, trigger) else "moved"
-
-
-def is_current(places: Places, views: Views) -> bool:
-    """Whether a sync has nothing to do."""
-    return gap(places, views, read_trigger(places), read(places)) is None
-
-
-def is_applied(places: Places, trigger: Trigger) -> bool:
-    """Whether the knowledge base has followed HEAD and the pin there; the index may be behind."""
-    return applied(places) == trigger
-
-
-def renamed(places: Places, trigger: Trigger) -> bool:
-    """Whether HEAD has another name than was applied last, and the pin is the same: where no
-    uncommitted documents are involved, hooks leave that to the next command.
-    """
-    before = applied(places)
-    return before is not None and before.pin == trigger.pin and before != trigger
 
 
 def is_pinned(target: Target, revision: str) -> bool:

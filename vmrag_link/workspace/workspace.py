@@ -21,7 +21,7 @@ from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.binding import Binding, Position
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons, twins
@@ -251,9 +251,9 @@ class Workspace:
         return bindings.read(self.places)
 
     @property
-    def applied(self) -> Trigger | None:
-        """HEAD's name and the pin that the knowledge base followed last."""
-        return bindings.applied(self.places)
+    def position(self) -> Position:
+        """Where the work tree is now."""
+        return Position.read(self.places)
 
     def trigger(self) -> Trigger:
         """HEAD's name and the pin as they are now."""
@@ -272,11 +272,11 @@ class Workspace:
         try:
             return self.target()
         except ServerUnreachable as why:
-            trigger, bound = self.trigger(), self.binding
-            if trigger.pin is None or not bound or bindings.gap(self.places, self.views, trigger, bound):
+            position = self.position
+            if position.trigger.pin is None or position.gap(self.views):
                 raise
             self.offline = why
-            return Target(trigger, "pinned", read_pin(self.places.kb, trigger.pin))
+            return Target(position.trigger, "pinned", read_pin(self.places.kb, position.trigger.pin))
 
     def kb_branch(self) -> KbBranch | None:
         """HEAD's KB branch, if it was made and no other work tree writes on it."""
@@ -284,7 +284,7 @@ class Workspace:
 
     @property
     def standing_revision(self) -> str | None:
-        """As `revision`; None where the work tree never stood anywhere."""
+        """As `revision`; None if the work tree never followed a pin."""
         return bindings.standing_revision(self.places)
 
     def revision(self) -> str:
@@ -336,7 +336,7 @@ class Workspace:
 
         Notes about documents are printed here, so that no caller can leave them out.
         """
-        if index and not rebuild and bindings.is_current(self.places, self.views):
+        if index and not rebuild and self.position.gap(self.views) is None:
             self.chroma.follow()
             return None
         from vmrag_link.sync import apply

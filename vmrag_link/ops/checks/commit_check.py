@@ -164,7 +164,7 @@ def _uncommitted_documents(ws: Workspace) -> list[CommitFinding]:
     branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _under_way(ws)
     if branch is None or not branch.dirty:
         return []
-    if not blocks and target.attachment == "held" and ws.applied != target.trigger:
+    if not blocks and target.attachment == "held" and not ws.position.is_followed:
         return []  # they go along to a pin that has just moved, as in a merge: the sync after the commit says so
     message = f"Documents of {branch.name!r} are not committed: this commit does not pin them."
     if blocks:

@@ -44,7 +44,7 @@ def _pin_what_was_left(ws: Workspace) -> None:
     """In a work tree that stood nowhere yet: pin what was committed on its branch, and in no commit
     of git's before that work tree was removed. Uncommitted documents wait as well.
     """
-    if ws.binding is not None or ws.applied is not None:
+    if ws.binding is not None or ws.position.applied is not None:
         return
     target = ws.target()
     branch = target.kb_branch

@@ -6,7 +6,7 @@ from vmrag_link.engines import opening
 from vmrag_link.engines.base import SERVER_FILE
 from vmrag_link.engines.base_session import Stamp
 from vmrag_link.journal import ReplayEntry
-from vmrag_link.sync import background, binding
+from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
 
 
@@ -40,7 +40,8 @@ def _begun(ws: Workspace) -> bool:
 
 
 def _behind(ws: Workspace) -> bool:
-    bound, followed = binding.read(ws.places), binding.followed_pin(ws.places)
+    position = ws.position
+    bound, followed = position.binding, position.followed
     if followed and (bound is None or bound.revision != followed):
         return True
     return any(any(ws.places.working_copies.glob(f"*.{mark}")) for mark in ("writing", "behind"))

@@ -26,7 +26,7 @@ from vmrag_link.ops.status.cautions import cautions, check_path_length
 from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
 from vmrag_link.ops.system.misplaced import describe_misplaced
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.sync import background, binding, lease
+from vmrag_link.sync import background, lease
 from vmrag_link.sync.chroma_state import ChromaState, SharingState
 from vmrag_link.sync.target import Target, held, unpinned, way_back
 from vmrag_link.workspace import Workspace
@@ -298,22 +298,22 @@ def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str]
         return "drift", [damage, *reasons], "vmrag sync --rebuild"
     if not reasons:
         return "in_sync", [], ""
-    stays = target.attachment in ("held", "behind") and binding.is_applied(ws.places, target.trigger)
+    stays = target.attachment in ("held", "behind") and ws.position.is_followed
     return "drift", reasons, way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
 
 
 def _drift(ws: Workspace, target: Target) -> list[str]:
-    bound = ws.binding
-    stands = bound.revision if bound else ""
+    position = ws.position
+    stands = position.binding.revision if position.binding else ""
     reasons = []
-    gap = binding.gap(ws.places, ws.views, target.trigger, bound)
+    gap = position.gap(ws.views)
     if gap == "unbound":
         reasons.append("No index is bound to this work tree yet.")
     elif gap == "index_elsewhere":
         reasons.append(f"The index stands at {stands[:7]}, the pin names {target.revision[:7]}.")
     elif gap == "index_unusable":
         reasons.append(f"The index of {stands[:7]} cannot be served: {ws.views.problem(stands)}.")
-    elif gap == "moved" and not binding.renamed(ws.places, target.trigger):
+    elif gap == "moved" and not position.is_renamed:
         under_way = plumbing.busy(ws.places)
         reasons.append(
             f"HEAD has moved since the last sync{f'; hooks wait for the end of a {under_way}' if under_way else ''}."
