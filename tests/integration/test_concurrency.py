@@ -229,7 +229,9 @@ BETWEEN = {
     "add": ("vmrag_link.ops.documents.writing", "_refuse_sources", ("add", "-m", "Paused.", "--collection", "handbook", "--id", "paused.md")),
     "query": ("vmrag_link.ops.follow.follow_pin", "pending", ("query", "garden")),
 }
-"""By command: the function that it calls between its read of HEAD and the pin and its use of them."""
+"""By command: the function that it calls between its read of HEAD and the pin and its use of
+them.
+"""
 
 
 @pytest.mark.parametrize("command", BETWEEN)

@@ -69,7 +69,7 @@ class Position(Record, frozen=True):
 
     @classmethod
     def read(cls, places: Places) -> Position:
-        """Read the position of a work tree. Raises as `read_trigger`."""
+        """Read the position of a work tree. Raise `GitFailed` or `PinMalformed` if that fails."""
         trigger, last = read_trigger(places), applied(places)
         revision = pinned(places, trigger)
         followed = revision if last == trigger else pinned(places, last) if last else None
