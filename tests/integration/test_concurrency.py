@@ -226,7 +226,11 @@ def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp
 
 BETWEEN = {
     "sync": ("vmrag_link.sync.apply", "_swap", ("sync",)),
-    "add": ("vmrag_link.ops.documents.writing", "_refuse_sources", ("add", "-m", "Paused.", "--collection", "handbook", "--id", "paused.md")),
+    "add": (
+        "vmrag_link.ops.documents.writing",
+        "_refuse_sources",
+        ("add", "-m", "Paused.", "--collection", "handbook", "--id", "paused.md"),
+    ),
     "query": ("vmrag_link.ops.follow.follow_pin", "pending", ("query", "garden")),
 }
 """By command: the function that it calls between its read of HEAD and the pin and its use of

@@ -120,18 +120,18 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 
 BUDGETS = {
     "--version": Budget(11, 0),
-    "status": Budget(128, 6),
-    "log": Budget(112, 6),
+    "status": Budget(126, 6),
+    "log": Budget(109, 6),
     "query --mode keyword setup": Budget(137, 3),
     "query setup": Budget(142, 3, "simsimd"),
 }
 
 
 FILES = {
-    "status": Budget(123, 5, "yaml"),
-    "query --mode keyword setup": Budget(134, 9, "yaml"),
-    "list": Budget(138, 8, "yaml"),
-    "sync": Budget(103, 6, "yaml"),
+    "status": Budget(121, 5, "yaml"),
+    "query --mode keyword setup": Budget(134, 5, "yaml"),
+    "list": Budget(132, 5, "yaml"),
+    "sync": Budget(103, 5, "yaml"),
 }
 """In a repository without a knowledge base, in which no Chroma store is in use."""
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vmrag_link import env
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git.plumbing import look_up
-from vmrag_link.git.refs import BRANCHES, Head, busy, head
+from vmrag_link.git.plumbing import FoundObject, read_pin_entries
+from vmrag_link.git.refs import BRANCHES, busy
 from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, FileStamp, Places, file_stamp
+from vmrag_link.paths import PIN_NAME, Places
 
 Operation = Literal["merge", "rebase", "cherry-pick", "revert", "am", "stash"]
 
@@ -33,19 +32,6 @@ class Stopped(Record, frozen=True):
 
     operation: Operation
     commit: str
-
-
-class PinEntries(Record, frozen=True):
-    """Blobs of `.dolt-version`: `head` in HEAD's commit (None: it has no pin), `stages` in the
-    index.
-    """
-
-    head: str | None
-    stages: dict[int, str]
-
-
-_read_entries: dict[Path, tuple[tuple[FileStamp | None, Head], PinEntries]] = {}
-"""By git directory: the stamp of its index and HEAD before git read them, and the result."""
 
 
 class Undecided(Record, frozen=True):
@@ -68,7 +54,7 @@ def undecided(places: Places) -> Undecided | None:
     checks out something; without that they are those of the commits. None once the pin is another
     one than each side's, and when git is not in the middle of the operation any more.
     """
-    staged = read_entries(places).stages
+    staged = {stage: found.name for stage, found in read_pin_entries(places).stages.items()}
     if staged.keys() - {0}:
         return Undecided(_contents(places, staged), closed=False)
     what = stopped(places) if staged else None
@@ -92,7 +78,7 @@ def restore_hint(places: Places) -> str:
 
     HEAD's may be a revision older than what is staged, and in a merge it is one side alone.
     """
-    entries = read_entries(places)
+    entries = read_pin_entries(places)
     if entries.stages.keys() - {0}:
         return "vmrag resolve"
     if _is_whole(places, entries.stages.get(0)):
@@ -104,11 +90,11 @@ def restore_hint(places: Places) -> str:
     return f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
 
 
-def _is_whole(places: Places, blob: str | None) -> bool:
-    if blob is None:
+def _is_whole(places: Places, blob: FoundObject | None) -> bool:
+    if blob is None or blob.kind != "blob":
         return False
     try:
-        pins.parse(demand(places, "cat-file", "blob", blob).stdout)
+        pins.parse(demand(places, "cat-file", "blob", blob.name).stdout)
     except PinMalformed:
         return False
     return True
@@ -176,23 +162,6 @@ _HEADS: dict[Operation, str] = {
     "cherry-pick": "CHERRY_PICK_HEAD",
     "revert": "REVERT_HEAD",
 }
-
-
-def read_entries(places: Places) -> PinEntries:
-    """Read the pin's blobs in HEAD and in the index with one process of git.
-
-    Each command that writes documents needs them. git reads them again after the index or HEAD
-    changed. Raises `GitFailed`.
-    """
-    before = file_stamp(places.git_dir / "index"), head(places)
-    read = _read_entries.get(places.git_dir)
-    if read and before[0] and read[0] == before:
-        return read[1]
-    specs = [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))]
-    committed, *staged = (entry.name if entry and entry.kind == "blob" else None for entry in look_up(places, specs))
-    entries = PinEntries(committed, {stage: blob for stage, blob in enumerate(staged) if blob})
-    _read_entries[places.git_dir] = before, entries
-    return entries
 
 
 def _read_resolved(places: Places) -> dict[int, str]:

@@ -34,7 +34,8 @@ from vmrag_link.git.configuration import (
 )
 from vmrag_link.git.refs import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
 from vmrag_link.git.run import demand, failure, git, git_in, is_for_agent
-from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
+from vmrag_link.models import Record
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, FileStamp, Places, file_stamp, read_regular
 
 __all__ = [
     "Head",
@@ -277,6 +278,33 @@ def _look_up(places: Places, *specs: str) -> FoundObject | None:
     return next(filter(None, look_up(places, specs)), None)
 
 
+class PinEntries(Record, frozen=True):
+    """What is at `.dolt-version`: `head` in HEAD's commit, `stages` in the index by stage."""
+
+    head: FoundObject | None
+    stages: dict[int, FoundObject]
+
+
+_read_entries: dict[Path, tuple[tuple[FileStamp | None, Head], PinEntries]] = {}
+"""By git directory: the stamp of its index and HEAD before git read them, and the result."""
+
+
+def read_pin_entries(places: Places) -> PinEntries:
+    """Read what HEAD and the index have at `.dolt-version` with one process of git.
+
+    A command asks several times. git reads them again after the index or HEAD changed. Raises
+    `GitFailed`.
+    """
+    before = file_stamp(places.git_dir / "index"), head(places)
+    read = _read_entries.get(places.git_dir)
+    if read and before[0] and read[0] == before:
+        return read[1]
+    committed, *staged = look_up(places, [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))])
+    entries = PinEntries(committed, {stage: found for stage, found in enumerate(staged) if found})
+    _read_entries[places.git_dir] = before, entries
+    return entries
+
+
 def pin_bytes(places: Places) -> bytes | None:
     """At most 8 KiB of the pin: the file, else the index entry, else the blob in HEAD, else None.
 
@@ -301,7 +329,8 @@ def pin_bytes(places: Places) -> bytes | None:
 
 def _committed_pin(places: Places) -> bytes | None:
     """In sparse work trees the file is absent."""
-    found = _look_up(places, f":{PIN_NAME}", f"HEAD:{PIN_NAME}")
+    entries = read_pin_entries(places)
+    found = entries.stages.get(0) or entries.head
     if found is None:
         return None
     name, kind, size = found

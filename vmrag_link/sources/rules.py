@@ -133,10 +133,15 @@ def arguments(source: SourceSettings) -> list[str]:
     """Pathspecs as git's arguments after `--`: `*` stays within a folder, `**/` is any folder or
     none.
     """
-    excluded = source.exclude if source.paths else ("**",)  # without any, git would take all
-    return [*included(source), *(f":(top,glob,exclude){each}" for each in excluded)]
+    return [*included(source), *excluded(source)]
 
 
 def included(source: SourceSettings) -> list[str]:
-    """As `arguments`, without the excludes."""
-    return [f":(top,glob){each}" for each in source.paths]
+    """The first part of `arguments`: the files of the source."""
+    return [f":(top,glob){path}" for path in source.paths]
+
+
+def excluded(source: SourceSettings) -> list[str]:
+    """The second part of `arguments`: the files that the source leaves out."""
+    paths = source.exclude if source.paths else ("**",)  # without a path, git would take all
+    return [f":(top,glob,exclude){path}" for path in paths]

@@ -8,7 +8,7 @@ from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import raw_changes
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.rules import arguments
+from vmrag_link.sources.rules import arguments, excluded, included
 
 
 def untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
@@ -17,8 +17,14 @@ def untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[l
 
 
 def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
-    """How many there are; of more than can be listed, as many as can. It walks the work tree."""
+    """How many there are; of more than can be listed, as many as can. It walks the work tree, once
+    for all sources that leave out the same files.
+    """
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for source in sources:
+        alike.setdefault(tuple(excluded(source)), []).extend(included(source))
     try:
-        return len(set().union(*untracked_files(places, sources)))
+        found = (raw_changes.untracked(places, [*paths, *others]) for others, paths in alike.items())
+        return len(set[str]().union(*found))
     except LimitExceeded:  # a folder of a package manager that nobody ignores must not hide the rest
         return raw_changes.MOST_FILES

@@ -358,8 +358,8 @@ def is_pinned(ws: Workspace, target: Target) -> bool:
     pin = target.trigger.pin
     if pin is None or target.state != "pinned" or plumbing.head(ws.places).commit is None:
         return False
-    committed = pin_conflict.read_entries(ws.places).head
-    return committed is not None and committed == objects.blob_name(pin, like=committed)
+    committed = plumbing.read_pin_entries(ws.places).head
+    return committed is not None and committed.name == objects.blob_name(pin, like=committed.name)
 
 
 def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
