@@ -17,9 +17,7 @@ import pytest
 from tests.unit.test_code_symbols import SAMPLES
 from vmrag_link.code.cutter import CodeCutter
 from vmrag_link.code.cutting import MOST_BYTES, cut
-from vmrag_link.code.languages import CodeTask, CodeUnparsed
-from vmrag_link.code.packages import GRAMMARS
-from vmrag_link.code.pieces import CodePiece
+from vmrag_link.code.languages import GRAMMARS, CodePiece, CodeTask, CodeUnparsed
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.support.long import examples
 from vmrag_link.code import symbols
 from vmrag_link.code.cutting import MOST_BYTES, cut, is_parsed
-from vmrag_link.code.packages import GRAMMARS
-from vmrag_link.code.pieces import CodePiece
+from vmrag_link.code.languages import GRAMMARS, CodePiece
 
 LANGUAGES = [*sorted(GRAMMARS), "lua", ""]
 ROOT = Path(__file__).parents[2]

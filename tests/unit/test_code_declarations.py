@@ -9,7 +9,7 @@ import pytest
 from tests.unit.test_code_symbols import SAMPLES
 from vmrag_link.code import symbols
 from vmrag_link.code.cutting import cut
-from vmrag_link.code.pieces import MOST_DECLARED, SymbolDeclaration
+from vmrag_link.code.languages import MOST_DECLARED, SymbolDeclaration
 
 LONG = """\
 # Sessions.

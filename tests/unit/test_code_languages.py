@@ -11,8 +11,7 @@ from packaging.requirements import Requirement
 
 from vmrag_link.code import languages
 from vmrag_link.code.grammars import GRAMMAR_RULES
-from vmrag_link.code.languages import cutter_of, language_of, problem
-from vmrag_link.code.packages import GRAMMARS
+from vmrag_link.code.languages import GRAMMARS, cutter_of, language_of, problem
 from vmrag_link.errors import IndexExtraMissing
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"

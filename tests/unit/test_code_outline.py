@@ -7,7 +7,7 @@ import time
 import pytest
 
 from vmrag_link.code.cutting import cut, with_lines_that_declare
-from vmrag_link.code.pieces import CodePiece
+from vmrag_link.code.languages import CodePiece
 
 SCALA = """\
 package a

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 import vmrag_link.code.symbols  # noqa: F401  before `confine`, so that Python can store it compiled
 from vmrag_link.code.cutting import cut
-from vmrag_link.code.pieces import LONGEST_MESSAGE
+from vmrag_link.code.languages import LONGEST_MESSAGE
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
 from vmrag_link.conversion.limits import ConversionLimits, Disconnected, receive
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from vmrag_link.code.cutting import cut, is_parsed
-from vmrag_link.code.languages import CodeTask, CodeUnparsed, CutAnswer, CutBudget
-from vmrag_link.code.pieces import LONGEST_MESSAGE, CodePiece
+from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutBudget
 from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.models import Record
 
 if TYPE_CHECKING:
     from vmrag_link.conversion.converter import ConfinedProcess, ProcessEnded  # only where one is needed
@@ -28,6 +28,16 @@ _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
 """Code takes a second for five megabytes. What is made to be hard is stopped by the parser, but for
 some that grow with the square of a text, which may not grow for long.
 """
+
+
+class CutAnswer(Record, frozen=True, array_like=True):
+    """`seconds`: what it cost in computing. After the `last` one the process ends: it has used too
+    much to go on.
+    """
+
+    pieces: tuple[CodePiece, ...]
+    seconds: float = 0.0
+    last: bool = False
 
 
 class _Copy(NamedTuple):

@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 
 from vmrag_link.code.grammars import GRAMMAR_RULES
+from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
 from vmrag_link.code.layout import Layout, Lines
-from vmrag_link.code.pieces import MOST_DECLARED, CodePiece, SymbolDeclaration
 
 MOST_BYTES = 1 << 19
 """Of a text that is parsed; longer ones, made by machines, are cut by lines."""

@@ -1,20 +1,17 @@
 """Which language a file is in, what decides how it is cut, what it is cut into, and what we and the
 child process that cuts say to each other: a frame for each task and answer.
+
+That process loads this module, so it imports little.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 import os
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
-
-from vmrag_link.code.packages import GRAMMARS
-from vmrag_link.code.pieces import DEFAULT_SIZE, CodePiece
-from vmrag_link.errors import IndexExtraMissing, plural
-from vmrag_link.models import Record
+from typing import NamedTuple
 
 RULES = 2
 """Of cutting with a grammar; higher whenever the same text may be cut otherwise, or more is told of
@@ -28,6 +25,36 @@ EXTRA_HINT = "pip install 'vmrag-link[code]'"
 
 _RUNTIME = "tree-sitter"
 
+
+class GrammarPackage(NamedTuple):
+    """A grammar's distribution; `function` of its module returns the grammar."""
+
+    distribution: str
+    function: str = "language"
+
+    @property
+    def module(self) -> str:
+        return self.distribution.replace("-", "_")
+
+
+GRAMMARS = {
+    "bash": GrammarPackage("tree-sitter-bash"),
+    "c": GrammarPackage("tree-sitter-c"),
+    "c_sharp": GrammarPackage("tree-sitter-c-sharp"),
+    "cpp": GrammarPackage("tree-sitter-cpp"),
+    "go": GrammarPackage("tree-sitter-go"),
+    "java": GrammarPackage("tree-sitter-java"),
+    "javascript": GrammarPackage("tree-sitter-javascript"),
+    "kotlin": GrammarPackage("tree-sitter-kotlin"),
+    "php": GrammarPackage("tree-sitter-php", "language_php"),
+    "python": GrammarPackage("tree-sitter-python"),
+    "ruby": GrammarPackage("tree-sitter-ruby"),
+    "rust": GrammarPackage("tree-sitter-rust"),
+    "sql": GrammarPackage("tree-sitter-sql"),
+    "swift": GrammarPackage("tree-sitter-swift"),
+    "tsx": GrammarPackage("tree-sitter-typescript", "language_tsx"),
+    "typescript": GrammarPackage("tree-sitter-typescript", "language_typescript"),
+}
 
 # A header may be of C or of C++: the grammar of C++ reads both.
 _ENDINGS = {
@@ -133,6 +160,8 @@ def cutter_of(language: str) -> str:
         return f"lines {RULES_OF_LINES}"
     grammar, runtime = _version(package.distribution), _version(_RUNTIME)
     if not (grammar and runtime):
+        from vmrag_link.errors import IndexExtraMissing
+
         raise IndexExtraMissing(f"{problem()}.", hint=EXTRA_HINT, extra="code")
     return f"{language} {grammar} / {_RUNTIME} {runtime} / {RULES}.{RULES_OF_LINES}"
 
@@ -145,6 +174,8 @@ def problem() -> str:
     missing = sorted(each for each, stamp in stamps().items() if stamp is None)
     if not missing:
         return ""
+    from vmrag_link.errors import plural
+
     others = len(missing) - 1
     which = f"{missing[0]} and {plural(others, 'more package')} are" if others else f"{missing[0]} is"
     return f"Source code is cut with tree-sitter, and {which} not installed: {EXTRA_HINT}"
@@ -155,6 +186,8 @@ def stamps() -> Mapping[str, tuple[int, int] | None]:
     """Size and time of what is installed, by distribution: another one after an upgrade, and known
     without reading versions. None: it is not installed.
     """
+    import importlib.util  # the process that cuts does not need it
+
     packages = sorted({_RUNTIME, *(each.distribution for each in GRAMMARS.values())})
     return {each: _stamp(importlib.util.find_spec(each.replace("-", "_"))) for each in packages}
 
@@ -174,6 +207,52 @@ def _version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+DEFAULT_SIZE = 1500
+"""Characters of a piece, about."""
+
+
+LONGEST_SIGNATURE = 200
+"""Characters."""
+
+MOST_DECLARED = 200
+"""Symbols that a piece tells of."""
+
+
+class SymbolDeclaration(NamedTuple):
+    """`symbol` and `kind` as in `CodePiece`. `line` is that of the declaration itself, below its
+    comments and decorators, `last_line` the last one of the whole symbol; both count from 1.
+    """
+
+    symbol: str
+    kind: str
+    line: int
+    last_line: int
+
+
+class CodePiece(NamedTuple):
+    """`start` and `end` are character offsets; the pieces of a text are the text, in order.
+
+    `symbol` is dotted with its parents (`Session.refresh`), with a `kind` (`method`) and the
+    `signature` with which it is declared: one line of at most 200 characters. All three are empty
+    for what belongs to no symbol. The parts of a long symbol have those of the whole.
+
+    `declared`: the symbols whose declarations begin in this piece, the first `MOST_DECLARED` of
+    them in the order of the text: its own, if it begins here, those within it that have no piece of
+    their own, and small ones that follow it. Variables of functions are left out.
+    """
+
+    start: int
+    end: int
+    symbol: str = ""
+    kind: str = ""
+    signature: str = ""
+    declared: tuple[SymbolDeclaration, ...] = ()
+
+
+LONGEST_MESSAGE = 1 << 26
+"""Bytes. A text of the largest size that is parsed makes fewer, even in pieces of one line."""
 
 
 class CodeUnparsed(Exception):
@@ -202,7 +281,7 @@ class CutBudget:
         self.seconds = seconds
 
 
-class CodeTask(Record, frozen=True):
+class CodeTask(NamedTuple):
     """A text to cut into pieces of about `size` characters. `blob` names a text that may come
     again: it is cut once.
     """
@@ -211,13 +290,3 @@ class CodeTask(Record, frozen=True):
     language: str
     size: int = DEFAULT_SIZE
     blob: str = ""
-
-
-class CutAnswer(Record, frozen=True, array_like=True):
-    """`seconds`: what it cost in computing. After the `last` one the process ends: it has used too
-    much to go on.
-    """
-
-    pieces: tuple[CodePiece, ...]
-    seconds: float = 0.0
-    last: bool = False

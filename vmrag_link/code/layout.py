@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from vmrag_link.code.pieces import MOST_DECLARED, CodePiece, SymbolDeclaration
+from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
 
 LONGEST_LINE = 2000
 """Characters; a longer line is cut within."""

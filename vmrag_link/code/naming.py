@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from vmrag_link.code.grammars import FUNCTION_VALUES, Grammar
-from vmrag_link.code.pieces import LONGEST_SIGNATURE
+from vmrag_link.code.languages import LONGEST_SIGNATURE
 
 LONGEST_NAME = 100
 _BYTES = 1000

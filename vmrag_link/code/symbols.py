@@ -10,9 +10,9 @@ from types import ModuleType
 from tree_sitter import Language, Node, Parser, Point, Tree
 
 from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar, compiled
+from vmrag_link.code.languages import GRAMMARS
 from vmrag_link.code.layout import LONGEST_LINE, Lines, SymbolRows
 from vmrag_link.code.naming import describe, scope_name
-from vmrag_link.code.packages import GRAMMARS
 
 MOST_NODES = 400_000
 """Of a tree that are visited: code has about one for fifty bytes. As many more may be in symbols

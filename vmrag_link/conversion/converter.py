@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -30,9 +30,11 @@ from vmrag_link.conversion.limits import (
     receive,
     send,
 )
-from vmrag_link.conversion.messages import Answer, ConversionTask, encode
 from vmrag_link.errors import ConversionFailed, file_failures
 from vmrag_link.models import Record
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.messages import Answer, ConversionTask
 
 
 class Converted(Record, frozen=True):
@@ -105,6 +107,8 @@ class Converter:
         if time.monotonic() >= self._until:
             self.late = True
             raise ContentUnreadable("was not converted, because others took too long")
+        from vmrag_link.conversion.messages import ConversionTask
+
         answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
         return Converted(answer.text, answer.title, found.file_type, answer.metadata)
 
@@ -275,6 +279,8 @@ class ConvertingProcess(ConfinedProcess):
 
     def convert(self, task: ConversionTask, data: bytes) -> Answer:
         """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
+        from vmrag_link.conversion.messages import Answer, encode
+
         try:
             with self.watched():
                 self.send(encode(task), data)

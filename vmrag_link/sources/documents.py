@@ -11,8 +11,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from vmrag_link.code import languages
-from vmrag_link.code.languages import CodeTask, CodeUnparsed, CutBudget
-from vmrag_link.code.pieces import CodePiece
+from vmrag_link.code.languages import CodePiece, CodeTask, CodeUnparsed, CutBudget
 from vmrag_link.conversion import formats, reading
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText

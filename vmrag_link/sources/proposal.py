@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from vmrag_link.code import languages
-from vmrag_link.code.packages import GRAMMARS
 from vmrag_link.conversion import formats
 from vmrag_link.settings import SourceSettings
 
@@ -37,7 +36,7 @@ def propose(paths: Iterable[str], *, stored: Collection[str] = ()) -> tuple[Sour
             prose.add(ending)
         elif known and known.file_type == "text" and parts[0] in FOLDERS and len(parts) > 1:
             folders.add(parts[0])
-        elif ending and not known and languages.language_of(path) in GRAMMARS:
+        elif ending and not known and languages.language_of(path) in languages.GRAMMARS:
             code.add(ending)
     exclude = tuple(f"**/{each}/**" for each in sorted(excluded))
     documents, symbols = (next((name for name in names if name not in stored), "") for names in NAMES.values())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from vmrag_link.code.pieces import LONGEST_SIGNATURE
+from vmrag_link.code.languages import LONGEST_SIGNATURE
 from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import Document, IndexedPiece, Record, pieces_of
