@@ -172,7 +172,8 @@ def test_a_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> No
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_only_texts_never_seen_before_are_embedded(tmp_path: Path) -> None:
+def test_only_texts_never_seen_before_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmrag_link.embedding.cache.LOCAL_BATCH", BATCH)
     model, progress = registry.load("hash"), Notes()
     texts = {content_hash(text): text for text in (f"text number {number}" for number in range(BATCH + 10))}
     some = dict(list(texts.items())[:5])

@@ -203,7 +203,8 @@ def _batches(items: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
         yield batch
 
 
-BATCH = 256
+BATCH, LOCAL_BATCH = 256, 4096
+"""Texts whose vectors are stored at once: a local model makes them again for nothing."""
 
 
 class Counts(Record, frozen=True):
@@ -223,8 +224,8 @@ def vectors_for(
 ) -> tuple[dict[str, Vector], Counts]:
     """The vector of every text, by `models.content_hash`.
 
-    Each batch is stored at once, so a kill loses one. `elsewhere` is called before a service is
-    asked; it returns whether it put vectors into the cache. Raises `EmbeddingFailed`.
+    A kill loses at most one batch. `elsewhere` is called before a service is asked; it returns
+    whether it put vectors into the cache. Raises `EmbeddingFailed`.
     """
 
     def cached(names: list[str]) -> dict[str, Vector]:
@@ -238,8 +239,9 @@ def vectors_for(
     counts = Counts(embedded=len(missing), cached=len(vectors))
     if missing:
         with progress.task(EMBEDDING if model.local else ASKING, len(missing)) as task:
-            for start in range(0, len(missing), BATCH):
-                batch = missing[start : start + BATCH]
+            size = LOCAL_BATCH if model.local else BATCH
+            for start in range(0, len(missing), size):
+                batch = missing[start : start + size]
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))
                 _require_numbers(model, fresh)
                 try:

@@ -4,6 +4,7 @@ seen, what these become, and the collections that they make.
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -42,6 +43,9 @@ __all__ = ["SourceText", "texts_at_commit", "texts_in_work_tree"]
 
 _BATCH_FILES = 2_000
 _BATCH_BYTES = 32_000_000
+
+_BYTES_A_PROCESS = 4_000_000
+"""Bytes of files that are worth a process: they take it a second, and its start a twentieth."""
 
 _MISSING = SourceText(None, "is not in this clone")
 
@@ -158,11 +162,17 @@ def documents(
                 blob = file.blob if file.blob in repeated else ""
                 yield CodeTask(document.content, document.file_type, CHUNKING["code"].size, blob)
 
-    with CodeCutter(budget=budget) as cutter:
+    with CodeCutter(budget=budget, processes=_processes(files)) as cutter:
         for answer in cutter.cut_all(tasks()):
             document = waiting.popleft()
             yield document.doc_id, _cut(document, answer)
     yield from left_out
+
+
+def _processes(files: Sequence[TreeFile]) -> int:
+    """Return how many processes cut these files: all cores, except ours, if they have enough."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores - 1, sum(file.size for file in files) // _BYTES_A_PROCESS))
 
 
 def as_written(source: SourceSettings, file: TreeFile, read: SourceText) -> Document | NoDocument:
