@@ -36,6 +36,7 @@ from bench import (
     team,
     travel,
     verify,
+    words,
     worktrees,
 )
 from bench import report as reports
@@ -52,6 +53,7 @@ PARTS: dict[str, Part] = {
     "sources": lambda folder, _, rounds, env: sources.run(folder, rounds, env),
     "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
     "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),
+    "words": lambda folder, sizes, _, env: words.run(folder, sizes, env),
     "merge": merge.run,
     "worktrees": lambda folder, _, rounds, env: worktrees.run(folder, rounds, env),
     "links": lambda folder, _, rounds, env: links.run(folder, rounds, env),

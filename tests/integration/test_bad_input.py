@@ -209,7 +209,7 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
 }
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
-    "a deleted file of a segment": a_segment(lambda segment: (segment / "keywords.sqlite").unlink()),
+    "a deleted file of a segment": a_segment(lambda segment: (segment / "words-1.idx").unlink()),
     "truncated vectors": a_segment(truncated_vectors),
     "a garbage manifest": a_segment(lambda segment: (segment / "manifest.sqlite").write_bytes(b"garbage" * 1000)),
     **{f"{name}, of a segment": a_segment(damage) for name, damage in FOLDERS.items()},
@@ -241,7 +241,7 @@ def test_a_damaged_index_is_built_again_and_never_served(project, tmp_path, dama
     assert_whole(project, tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("name", ["keywords.sqlite", "seal.json", "manifest.sqlite", "*"])
+@pytest.mark.parametrize("name", ["words-1.idx", "seal.json", "manifest.sqlite", "*"])
 @pytest.mark.parametrize("of", ["a segment", "the view"])
 def test_an_index_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, of, name):
     if of == "a segment":
@@ -249,7 +249,7 @@ def test_an_index_with_other_bytes_in_files_of_the_right_size_is_built_again(pro
     else:
         folder, name = (
             view_of(project),
-            name.replace("keywords.sqlite", "view").replace("manifest.sqlite", "proven.json"),
+            name.replace("words-1.idx", "view").replace("manifest.sqlite", "proven.json"),
         )
     paths = [path for path in folder.rglob(name) if path.is_file()]
     assert paths
@@ -268,11 +268,10 @@ def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp
     project.git("switch", "-q", "feature")
     shutil.rmtree(view_of(project))
     project.git("switch", "-q", "main")
-    damaged = [path for segment in segments_of(view_of(project)) for path in segment.rglob("*.sqlite*")]
+    damaged = [path for segment in segments_of(view_of(project)) for path in segment.glob("words-*.idx")]
     assert damaged
     for path in damaged:
-        if path.name != "manifest.sqlite":
-            path.write_bytes(b"\1" * path.stat().st_size)
+        path.write_bytes(b"\1" * path.stat().st_size)
     project.git("switch", "-q", "feature")
     (tmp_path / "scratch").mkdir()
     assert_whole(project, tmp_path / "scratch")

@@ -418,7 +418,7 @@ def spare(project: Project) -> Path:
 
 
 def truncated(segment: Path) -> None:
-    (segment / "keywords.sqlite").write_bytes(b"SQLite")
+    (segment / "words-1.idx").write_bytes(b"SQLite")
 
 
 def truncated_spare(project: Project) -> None:

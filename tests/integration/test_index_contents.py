@@ -20,7 +20,7 @@ from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.registry import HashModel
-from vmrag_link.index import draft, flat_files, keywords, seal, view
+from vmrag_link.index import draft, flat_files, postings, seal, view
 from vmrag_link.index.view import problem_of, segments_beside
 from vmrag_link.sync import adding
 
@@ -50,7 +50,15 @@ def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(
     folder, rng = kb.views.path(revision), random.Random(13)
     [segment] = segments(folder)
     files = [path for each in (folder, segment) for path in sorted(each.iterdir()) if path.name != seal.PROVEN]
-    names = {"vectors-1.i8", "lengths-1.u32", keywords.FILE, seal.SEAL, "manifest.sqlite"}
+    names = {
+        "vectors-1.i8",
+        "lengths-1.u32",
+        "texts-1.utf8",
+        "texts-1.u64",
+        "words-1.idx",
+        seal.SEAL,
+        "manifest.sqlite",
+    }
     assert {path.name for path in segment.iterdir()} == {*names, seal.PROVEN}
     assert {path.name for path in folder.iterdir()} == {view.FILE, seal.SEAL, seal.PROVEN}
     for path in files:
@@ -169,7 +177,13 @@ def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     monkeypatch.setattr(Path, "rename", renamed)
     kb.index(kb.commit(doc("new", "something new")), base=revision)
     made, published = order.index("renamed segments"), order.index("renamed views")
-    for name in (flat_files.vectors_name(1), flat_files.lengths_name(1), keywords.FILE, flat_files.FILE, seal.SEAL):
+    for name in (
+        flat_files.vectors_name(1),
+        flat_files.lengths_name(1),
+        postings.file_name(1),
+        flat_files.FILE,
+        seal.SEAL,
+    ):
         assert f"fsync {name}" in order[:made]
     assert order[made - 1].startswith("fsync .building-")
     assert order[made + 1] == "fsync segments"
@@ -293,8 +307,8 @@ def test_uncommitted_documents_are_not_indexed_into_a_damaged_working_copy(proje
 def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project):
     before = project.answers()
     segment = segment_of(bound(project))
-    path, rest = segment / keywords.FILE, 4 * keywords.PAGE_SIZE
-    path.write_bytes(path.read_bytes()[:rest] + b"\xff" * (path.stat().st_size - rest))
+    path = segment / postings.file_name(1)
+    path.write_bytes(path.read_bytes()[:-20])
     unnoticed(segment)
     done = project.vmrag("query", "rest")
     assert "It is built again." in done.err

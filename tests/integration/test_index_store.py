@@ -15,11 +15,12 @@ from msgspec import structs
 from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.errors import IndexFailed, MassDeletion
-from vmrag_link.index import contents, flat_files, keywords, seal, view
+from vmrag_link.index import contents, flat_files, seal, view
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.flat_files import FILE
 from vmrag_link.index.metadata import chunk_id, document_metadata
+from vmrag_link.index.postings import DOCUMENT_FIELDS, BlockWriter
 from vmrag_link.index.segment import SegmentWriter
 from vmrag_link.index.view import problem_of, segments_beside
 from vmrag_link.models import Chunking, Working
@@ -172,19 +173,18 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
 # -- sealing finds what does not agree -------------------------------------------------------------
 
 
-def _delete_words(writer: SegmentWriter, doc_id: str) -> None:
-    [placed] = writer._manifest.find(1, [doc_id])
-    for slot in range(placed.first, placed.first + placed.chunks):
-        writer._words.execute("DELETE FROM keywords WHERE rowid = ?", (keywords.row_id(1, slot),))
+def _extra_words(writer: SegmentWriter) -> None:
+    writer._words[1].add([("extra",)])
 
 
-def _extra_words_row(writer: SegmentWriter) -> None:
-    keywords.add(writer._words, [(keywords.row_id(1, 99), "extra")])
+def _missing_words(writer: SegmentWriter) -> None:
+    writer._words[1] = BlockWriter(DOCUMENT_FIELDS)
+    writer._words[1].add([("another",)])
 
 
-def _words_row_missing(writer: SegmentWriter) -> None:
-    _delete_words(writer, "a")
-    keywords.add(writer._words, [(keywords.row_id(1, 99), "another")])
+def _cut_ends_of_texts(writer: SegmentWriter) -> None:
+    path = writer.folder / flat_files.texts_names(1)[1]
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 def _vectors_cut(writer: SegmentWriter) -> None:
@@ -205,18 +205,13 @@ def _document_row_lost(writer: SegmentWriter) -> None:
     writer._manifest.connection.execute("DELETE FROM documents WHERE doc_id = 'b'")
 
 
-def _document_row_and_words_lost(writer: SegmentWriter) -> None:
-    _delete_words(writer, "b")
-    _document_row_lost(writer)
-
-
 def _more_floats_than_rows(writer: SegmentWriter) -> None:
     flat_files.write_floats(writer.folder, 1, {2: struct.pack("<256f", *[0.0625] * 256)})
 
 
 BREAKS = [
-    _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone, _lengths_cut, _document_row_lost,
-    _document_row_and_words_lost, _more_floats_than_rows,
+    _extra_words, _missing_words, _cut_ends_of_texts, _vectors_cut, _vectors_gone, _lengths_cut, _document_row_lost,
+    _more_floats_than_rows,
 ]  # fmt: skip
 
 
@@ -227,7 +222,6 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
     with kb.draft() as draft:
         kb.indexer.update(draft, revision, base=None)
         assert draft._writer is not None
-        draft._writer.written()  # words are added beside
         damage(draft._writer)
         with pytest.raises(IndexFailed):
             draft.publish(path, revision=revision)
@@ -286,7 +280,8 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
         draft.publish(source, revision=revision)
     [segment] = segments(source)
     files = {path.name for path in segment.iterdir()}
-    assert files == {FILE, keywords.FILE, "vectors-1.i8", "floats-1.f32", "lengths-1.u32", seal.SEAL, seal.PROVEN}
+    of_chunks = {"vectors-1.i8", "floats-1.f32", "lengths-1.u32", "texts-1.utf8", "texts-1.u64", "words-1.idx"}
+    assert files == {FILE, *of_chunks, seal.SEAL, seal.PROVEN}
     assert {path.name for path in source.iterdir()} == {view.FILE, seal.SEAL, seal.PROVEN}
     places = [path.relative_to(kb.folder) for folder in (source, segment) for path in folder.iterdir()]
     for place in places:

@@ -99,7 +99,7 @@ def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Proje
     names = {each.name for each in kept(project)}
     assert {
         "remotes.git",
-        "keywords.sqlite",
+        "words-1.idx",
         "embeddings.sqlite",
         "links.queue",
         "remote.doltlite",

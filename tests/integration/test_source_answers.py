@@ -224,7 +224,7 @@ def test_the_index_of_files_is_verified_too(request, kind):
 def test_a_damaged_index_of_files_is_found_and_the_fix_mends_it(project):
     project.vmrag("query", "rollback script")
     segment = next((project.shared / "segments").glob("*/"))
-    bits.flip(segment / "keywords.sqlite", 300, 6)
+    bits.flip(segment / "words-1.idx", 300, 6)
     bits.unnoticed(segment)
     report = project.ask("fingerprint", "--verify", code=1)
     assert len(report["problems"]) == 1

@@ -389,7 +389,7 @@ def test_a_damaged_index_of_a_commit_is_made_again(project, what):
     project.git("commit", "-qam", "second")
     expected = first(project, "port", "--at", "first")
     for view in (each for each in (project.shared / "sources").iterdir() if each.is_dir()):
-        damaged = next((project.shared / "segments").glob("*/keywords.sqlite")) if what == "segment" else view / what
+        damaged = next((project.shared / "segments").glob("*/words-1.idx")) if what == "segment" else view / what
         damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
     for proof in project.shared.rglob("proven.json"):
         proof.unlink()
@@ -408,7 +408,7 @@ def test_a_damaged_index_is_made_again(project, what):
         bound = project.own / "tree" / "bound"
         bound.write_bytes(bound.read_bytes().replace(b"collections", b"collectionz"))
     else:
-        damaged = next((project.shared / "segments").glob("*/keywords.sqlite")) if what == "segment" else view / what
+        damaged = next((project.shared / "segments").glob("*/words-1.idx")) if what == "segment" else view / what
         damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
         for proof in project.shared.rglob("proven.json"):
             proof.unlink()

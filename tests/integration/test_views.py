@@ -67,7 +67,7 @@ def test_a_broken_view_that_somebody_reads_is_an_error_that_says_so(kb, revision
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
     assert said(reader) == "reading"
-    (segments(kb, revision)[0] / "keywords.sqlite").unlink()
+    (segments(kb, revision)[0] / "words-1.idx").unlink()
     with pytest.raises(IndexFailed):
         kb.index(revision)
     assert building(kb) == []
@@ -280,8 +280,8 @@ def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision
     later = kb.commit(doc("d1", "another text"), doc("new", "new"))
     kb.index(later, base=revision)
     [whole, added] = segments(kb, later)
-    (added / "keywords.sqlite").write_bytes(b"garbage")
-    assert "keywords.sqlite" in kb.views.problem(later)
+    (added / "words-1.idx").write_bytes(b"garbage")
+    assert "words-1.idx" in kb.views.problem(later)
     assert kb.views.problem(revision) == "", "it does not count what is damaged"
     built = kb.index(later, base=later)
     assert (built.how, built.changes.added, built.chunks.added) == ("delta", 2, 2)

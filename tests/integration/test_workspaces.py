@@ -509,7 +509,7 @@ def test_state_missing_says_who_may_have_it_and_the_old_revision_answers(project
 def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
     before = project.answers()
     folder = Path(project.status()["index"]["path"])
-    (segments_of(folder)[0] / "keywords.sqlite").unlink()
+    (segments_of(folder)[0] / "words-1.idx").unlink()
     report = project.ask("status", code=1)
     assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
     assert "cannot be served" in report["reasons"][0]

@@ -404,7 +404,7 @@ def past_the_tools(state: State, *, put: Mapping[str, str] = {}, remove: Sequenc
 
 
 def broken_index(state: State) -> None:
-    for path in state.shared.rglob("keywords.sqlite"):
+    for path in state.shared.rglob("words-1.idx"):
         path.write_bytes(b"\1" * path.stat().st_size)
 
 

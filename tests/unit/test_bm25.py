@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from vmrag_link.index import flat_files, keywords
+from tests.support.fts_words import FtsWords, bm25_scores
+from vmrag_link.index import flat_files, keywords, postings
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.segment import CutDocument, SegmentWriter
 from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
@@ -28,7 +28,7 @@ QUERIES = ["owl", "river fox", "night stone owl", "get_close_matches rain", "OWL
 
 
 class Corpus:
-    """Documents in a view, and in the two tables of FTS5 that ours replaces."""
+    """Documents in a view, and in tables of FTS5: one of chunks, and one of whole documents."""
 
     def __init__(self, folder: Path, documents: list[list[str]], order: list[int] | None = None) -> None:
         """`order`: in which they are added, to three segments one after the other; ever so often
@@ -47,13 +47,16 @@ class Corpus:
         self.held = msgspec.structs.replace(held, tokens=tokens)
         self.reader = IndexReader(IndexView("", {GUIDE: self.held}, tuple(parts)), folder)
         self.first = {int(header.doc_id): rows.start for header, rows in self.reader.placed(GUIDE)}
-        self.pages = sqlite3.connect(":memory:")
-        self.pages.execute("CREATE VIRTUAL TABLE pages USING fts5(text, tokenize = 'porter unicode61')")
-        rows = ((first, " ".join(documents[number])) for number, first in self.first.items())
-        self.pages.executemany("INSERT INTO pages(rowid, text) VALUES (?, ?)", rows)
+        numbers = sorted(self.first, key=lambda number: self.first[number])
+        self.rows = [self.first[number] + place for number in numbers for place in range(len(documents[number]))]
+        """The row of each chunk of `chunks`."""
+
+        self.chunks = FtsWords([text] for number in numbers for text in documents[number])
+        self.pages = FtsWords([" ".join(documents[number])] for number in numbers)
 
     def close(self) -> None:
         self.reader.close()
+        self.chunks.close()
         self.pages.close()
 
     def _segment(self, folder: Path, name: str, numbers: list[int], *, dying: bool) -> CountedSegment:
@@ -76,21 +79,30 @@ class Corpus:
         return CountedSegment(name, {GUIDE: piece})
 
     def scores(self, query: str, weight: float, by: type[WordScores] = WordScores) -> WordScores:
-        found = (self.reader.occurrences(terms, [GUIDE]).get(GUIDE, []) for terms in keywords.terms(query))
-        return bm25.scores(self.held, found, self.reader.lengths(GUIDE), document_weight=weight, by=by)
+        words = [self.reader.holdings(terms, [GUIDE])[GUIDE] for terms in keywords.terms(query)]
+        return bm25.scores(self.held, words, self.reader.lengths(GUIDE), document_weight=weight, by=by)
 
-    def sqlite(self, table: str, query: str) -> dict[int, float]:
+    def reference(self, query: str, weight: float) -> tuple[dict[int, int], int]:
+        """Return the scores that FTS5's rows give, by row, and the highest possible score."""
+        sizes = [len(self.documents[number]) for number in sorted(self.first, key=lambda number: self.first[number])]
+        firsts = [sum(sizes[:number]) for number, size in enumerate(sizes) for _ in range(size)]
+        tokens = self.chunks.token_counts()
+        of_documents = Counter[int]()
+        for first, count in zip(firsts, tokens, strict=True):
+            of_documents[first] += count
+        words = [self.chunks.slots_with(terms) for terms in keywords.terms(query)]
+        scores, most = bm25_scores(words, dict(enumerate(firsts)), dict(enumerate(tokens)), of_documents, weight)
+        return {self.rows[chunk]: score for chunk, score in scores.items()}, most
+
+    def sqlite(self, table: FtsWords, query: str) -> dict[int, float]:
         """The sum of SQLite's `bm25()` of each word, with the weight of our corpus instead of
         SQLite's.
         """
-        connection = self.pages
-        if table == "keywords":
-            [piece] = self.reader.pieces(GUIDE)
-            connection = piece.segment.words
-        [texts] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        connection = table.connection
+        [texts] = connection.execute("SELECT count(*) FROM keywords").fetchone()
         totals = Counter[int]()
         for word in dict.fromkeys(keywords.words(query)):
-            statement = f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?"
+            statement = "SELECT rowid, -bm25(keywords) FROM keywords WHERE keywords MATCH ?"
             scores = dict(connection.execute(statement, (f'"{word}"',)).fetchall())
             holding = len(scores)
             theirs = max(1e-6, math.log((texts - holding + 0.5) / (holding + 0.5)))
@@ -129,7 +141,7 @@ def documents() -> list[list[str]]:
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
     corpus = corpora(documents)
-    expected = corpus.sqlite("keywords", query)
+    expected = {corpus.rows[chunk]: score for chunk, score in corpus.sqlite(corpus.chunks, query).items()}
     scores = corpus.scores(query, 0.0)
     assert set(scores.rows) == set(expected)
     assert {row: scores.of(row) for row in expected} == {
@@ -140,11 +152,24 @@ def test_the_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
 @pytest.mark.parametrize("query", QUERIES)
 def test_what_a_document_adds_is_its_score_in_a_table_of_documents(corpora, documents, query):
     corpus = corpora(documents)
-    pages = corpus.sqlite("pages", query)
+    pages = corpus.sqlite(corpus.pages, query)
     own, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)
     for number, first in corpus.first.items():
         for row in range(first, first + len(documents[number])):
-            assert both.of(row) - own.of(row) == pytest.approx(0.6 * pages.get(first, 0.0) * BILLION, abs=3)
+            assert both.of(row) - own.of(row) == pytest.approx(0.6 * pages.get(number, 0.0) * BILLION, abs=3)
+
+
+@pytest.mark.parametrize("order", [None, [*range(60), *range(119, 59, -1)]])
+@pytest.mark.parametrize("by", [WordScores, ArrayScores])
+def test_scores_equal_those_of_fts_rows_bit_for_bit(corpora, documents, order, by, monkeypatch):
+    monkeypatch.setattr(postings, "FULL", 500)
+    corpus = corpora(documents, order)
+    for query in QUERIES:
+        expected, most = corpus.reference(query, 0.6)
+        scores = corpus.scores(query, 0.6, by)
+        assert {row: scores.of(row) for row in scores.rows} == expected
+        assert scores.best(len(expected)) == expected
+        assert scores.most == most
 
 
 def test_scores_depend_on_the_contents_only(corpora, documents):
@@ -201,9 +226,8 @@ def test_words_that_are_nowhere_give_nothing(corpora):
         assert (list(scores.rows), scores.best(5, scores.rows), scores.of(corpus.first[0])) == ([], {}, 0)
 
 
-def test_a_file_of_lengths_of_another_size_is_refused(tmp_path):
-    flat_files.append_lengths(tmp_path, 1, [[3, 4], [5]])
-    content = flat_files.mapped(tmp_path / flat_files.lengths_name(1))
+def test_a_file_of_lengths_of_another_size_is_refused():
+    content = flat_files.encode_lengths([[3, 4], [5]])
     assert list(flat_files.numbers(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
     assert list(flat_files.numbers(b"", slots=0)) == []
     with pytest.raises(ValueError, match="36 bytes for 4 slots"):

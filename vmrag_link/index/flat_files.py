@@ -15,8 +15,10 @@ the space of these.
 
 *Lengths* are what BM25 asks of every chunk that holds a word: three whole numbers of 32 bits,
 little-endian. They are the tokens of the chunk, the tokens of all chunks of its document together,
-and the chunk's number in its document, by which its document's first slot is found. FTS5 keeps
-lengths in a table, where each costs a search: nine tenths of a query's time.
+and the chunk's number in its document, by which its document's first slot is found.
+
+*Texts* are those of the chunks in UTF-8, one behind the other. A file beside them has the end of
+each text, in whole numbers of 64 bits.
 
 The *manifest* is the part that can be compared with the knowledge base. The chunks of a document
 lie in consecutive slots of its collection's files, from `first` on. A segment may hold several
@@ -27,13 +29,14 @@ from __future__ import annotations
 
 import array
 import contextlib
+import itertools
 import mmap
 import os
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -106,8 +109,8 @@ def lengths_name(collection_id: int) -> str:
     return f"lengths-{collection_id}.u32"
 
 
-def append_lengths(folder: Path, collection_id: int, documents: Iterable[Sequence[int]]) -> None:
-    """Add documents. Each is given as the tokens of its chunks."""
+def encode_lengths(documents: Iterable[Sequence[int]]) -> bytes:
+    """Return the rows of documents, each given as the numbers of tokens of its chunks."""
     rows = array.array("I")
     for tokens in documents:
         total = sum(tokens)
@@ -115,19 +118,27 @@ def append_lengths(folder: Path, collection_id: int, documents: Iterable[Sequenc
             rows.extend((own, total, number))
     if sys.byteorder == "big":
         rows.byteswap()
-    append(folder / lengths_name(collection_id), rows.tobytes())
+    return rows.tobytes()
 
 
 def numbers(content: mmap.mmap | bytes, *, slots: int) -> Sequence[int]:
     """All numbers of a file's content, row by row. Raises `ValueError` for another size."""
-    found = memoryview(content)
-    if len(found) != slots * ROW:
-        raise ValueError(f"a file of lengths has {len(found)} bytes for {slots} slots")
+    if len(content) != slots * ROW:
+        raise ValueError(f"a file of lengths has {len(content)} bytes for {slots} slots")
+    return read_numbers(content, "I")
+
+
+Code = Literal["B", "H", "I", "Q"]
+"""A type of numbers (`array`)."""
+
+
+def read_numbers(content: mmap.mmap | memoryview | bytes, code: Code) -> Sequence[int]:
+    """Return little-endian numbers of this type, read in place."""
     if sys.byteorder == "big":
-        swapped = array.array("I", found)
+        swapped = array.array(code, memoryview(content).tobytes())
         swapped.byteswap()
         return swapped
-    return found.cast("I")
+    return memoryview(content).cast(code)
 
 
 def first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
@@ -135,6 +146,40 @@ def first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
     piece.
     """
     return row - lengths[piece_of(row)][NUMBERS * slot_of(row) + NUMBER]
+
+
+END = 8
+"""Bytes of the end of a text."""
+
+
+def texts_names(collection_id: int) -> tuple[str, str]:
+    """Return the names of the file of texts and of the file of their ends."""
+    return f"texts-{collection_id}.utf8", f"texts-{collection_id}.u64"
+
+
+def append_texts(folder: Path, collection_id: int, texts: Iterable[str]) -> None:
+    file, ends_file = (folder / name for name in texts_names(collection_id))
+    encoded = [text.encode() for text in texts]
+    ends = array.array("Q", itertools.accumulate(map(len, encoded), initial=storage.file_size(file)))
+    del ends[0]
+    if sys.byteorder == "big":
+        ends.byteswap()
+    append(file, b"".join(encoded))
+    append(ends_file, ends.tobytes())
+
+
+class Texts(NamedTuple):
+    """The texts of a collection's chunks: the content of a file of texts, and their ends."""
+
+    content: mmap.mmap | bytes
+    ends: Sequence[int]
+
+    def text_at(self, slot: int) -> str:
+        """Raise `IndexError` for a slot that does not exist, and `ValueError` for damage."""
+        first, end = self.ends[slot - 1] if slot else 0, self.ends[slot]
+        if not first <= end <= len(self.content):
+            raise ValueError("a file of texts is cut")
+        return self.content[first:end].decode()
 
 
 SCALE = 127 * 2.5

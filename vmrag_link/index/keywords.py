@@ -1,51 +1,39 @@
-"""Words: one FTS5 table of the texts of a segment's chunks, which says where a word is.
+"""Words of texts, of queries and of code, and the names of rows.
 
-Code has two columns more: the parts of its identifiers (`HandlerStack` is also `handler` and
-`stack`), and its names. A piece's place is its file's name, with the folders nearest to it.
+SQLite's FTS5 makes terms of words: stems without accents, in small letters. `postings` stores which
+chunks hold them, and `retrieval.bm25` ranks.
 
-`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join. In a
-view the segment's place among the others is added (`SEGMENT_BITS`). `retrieval.bm25` ranks.
+Code is also found by the parts of its identifiers (`HandlerStack` is also `handler` and `stack`),
+by its names, and by its place: its file's name, with the folders nearest to it.
+
+A row (`row_id(collection, slot)`) names a chunk, so a collection is a range of rows. In a view the
+segment's place among the others is added (`SEGMENT_BITS`).
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
-import itertools
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+import threading
+from collections.abc import Iterable, Sequence
 
-import msgspec
-
-from vmrag_link.index import storage
 from vmrag_link.models import IndexedPiece
 
-FILE = "keywords.sqlite"
 SLOT_BITS = 40
 LAST_SLOT = (1 << SLOT_BITS) - 1
 COLLECTION_BITS = 16
 SEGMENT_BITS = SLOT_BITS + COLLECTION_BITS
-LAST_ROW = (1 << SEGMENT_BITS) - 1
 MOST_COLLECTIONS = (1 << COLLECTION_BITS) - 1
-ROWS_AT_ONCE = 1_000
-PAGE_SIZE = 1024
-"""As `manifest.PAGE_SIZE`."""
 
 TOKENS = "tokenize = 'porter unicode61'"
-TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, parts, names, {TOKENS})"
-
-_COLUMNS = 3
-
 MOST_WORDS, _LONGEST_WORD = 10_000, 1_000
 """Of a query: each word is looked up in each segment, and a longer one is in no text that people
 read.
 """
-
-_MOST_PARTS = 32
-"""Of a word that FTS5 takes apart: the first ones are compared."""
 
 # English words that carry no topic: dropped from a query (never from the texts), unless nothing
 # else is left.
@@ -56,23 +44,6 @@ STOP_WORDS = frozenset(
         "to was we were what when where which who why will with would you your"
     ).split()
 )
-
-
-def damage(folder: Path) -> str:
-    """Why the lists of words are not those of the texts; empty if they are.
-
-    FTS5 makes them again, in memory. Reads the whole file.
-    """
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        try:
-            connection.deserialize(storage.read_database(folder / FILE))
-            found = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'keywords'").fetchone()
-            if found != (TABLE,):
-                return f"{FILE} is no list of words"
-            connection.execute("INSERT INTO keywords(keywords) VALUES ('integrity-check')")
-        except (sqlite3.Error, OSError) as error:
-            return f"the words in {FILE} are not those of the texts ({error})"
-    return ""
 
 
 def row_id(collection_id: int, slot: int, segment: int = 0) -> int:
@@ -90,96 +61,6 @@ def segment_of(row: int) -> int:
 
 def slot_of(row: int) -> int:
     return row & LAST_SLOT
-
-
-def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
-    """A connection to the words of a segment, made if absent, for one thread at a time. `frozen`:
-    the segment is finished.
-    """
-    connection = storage.connect_database(folder / FILE, frozen=frozen)
-    if frozen:
-        return connection
-    try:
-        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        # A segment that a kill left half made is thrown away: no journal has to survive that.
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-@contextlib.contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """What changes in the block is one transaction, which may be part of a larger one."""
-    if connection.in_transaction:
-        yield
-        return
-    with connection:
-        connection.execute("BEGIN")
-        yield
-
-
-def add(connection: sqlite3.Connection, rows: Iterable[tuple[int, *tuple[str, ...]]]) -> None:
-    """Add rows: a number, the text, and what else there is for the other columns. Many in one
-    statement: it runs without the interpreter's lock.
-    """
-    left = iter(rows)
-    with transaction(connection):
-        while some := list(itertools.islice(left, ROWS_AT_ONCE)):
-            connection.execute(
-                "INSERT INTO keywords(rowid, text, parts, names) "
-                "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), "
-                "json_extract(value, '$[3]') FROM json_each(?)",
-                (msgspec.json.encode(some).decode(),),
-            )
-
-
-def count(connection: sqlite3.Connection, rows: range | None = None) -> int:
-    """Number of rows: all, or those in a range."""
-    where, within = ("", ()) if rows is None else ("WHERE id >= ? AND id < ?", (rows.start, rows.stop))
-    found = connection.execute(f"SELECT count(*) FROM keywords_docsize {where}", within)  # noqa: S608  constants
-    return int(found.fetchone()[0])
-
-
-def token_counts(connection: sqlite3.Connection, rows: range) -> list[int]:
-    """How many tokens FTS5 found in all columns of each row of a range, whose rows must all be
-    there.
-    """
-    found = connection.execute(
-        "SELECT sz FROM keywords_docsize WHERE id >= ? AND id < ? ORDER BY id", (rows.start, rows.stop)
-    )
-    return [sum(size) if len(size) == _COLUMNS else sum(_varints(size)) for (size,) in found]
-
-
-def _varints(content: bytes) -> list[int]:
-    """Numbers as SQLite's file format writes them: seven bits a byte, the highest first, and the
-    eighth set in all bytes of a number but the last.
-    """
-    values, value = [], 0
-    for byte in content:
-        value = value << 7 | byte & 0x7F
-        if not byte & 0x80:
-            values.append(value)
-            value = 0
-    return values
-
-
-def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]:
-    """The texts of these rows."""
-    found: dict[int, str] = {}
-    for row in rows:
-        for text in connection.execute("SELECT text FROM keywords WHERE rowid = ?", (row,)):
-            found[row] = text[0]
-    return found
-
-
-def scan(connection: sqlite3.Connection, rows: range) -> Iterator[tuple[int, str]]:
-    """The rows of a range, and their texts, ascending."""
-    ends = rows.start, rows.stop
-    yield from connection.execute("SELECT rowid, text FROM keywords WHERE rowid >= ? AND rowid < ?", ends)
 
 
 def words(query: str) -> list[str]:
@@ -200,7 +81,7 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         return found
     begin, end = os.urandom(8).hex(), os.urandom(8).hex()  # no text can hold them
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute(TABLE)
+        connection.execute(f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})")
         connection.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", enumerate(texts))
         marked = connection.execute(
             "SELECT rowid, highlight(keywords, 0, ?, ?) FROM keywords WHERE keywords MATCH ?", (begin, end, phrases)
@@ -215,59 +96,64 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     return found
 
 
-class Postings:
-    """Where words are in one finished segment, the `segment`th of a view.
-
-    Looks words up in FTS5's own lists (`fts5vocab`), as the stems that its tokenizer makes of them.
-    One connection takes one of these.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, segment: int) -> None:
-        self._connection = connection
-        self._offset = segment << SEGMENT_BITS
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'keywords', 'instance')")
-
-    def of(self, terms: Sequence[str], *, names: bool = False) -> list[int]:
-        """The rows that hold a word, ascending, once an occurrence; `names`: among their names.
-
-        A word that FTS5 takes apart (`snake_case`) is a phrase: its parts must follow each other.
-        """
-        where = "term = ? AND col = 'names'" if names else "term = ?"
-        return self._rows(terms[0], where) if len(terms) == 1 else self._phrase(terms, where)
-
-    def _rows(self, term: str, where: str) -> list[int]:
-        # One text of many numbers: five times as fast as a row for each.
-        asked = f"SELECT json_group_array(doc + ?) FROM temp.terms WHERE {where}"  # noqa: S608  constants
-        found = self._connection.execute(asked, (self._offset, term)).fetchone()
-        return msgspec.json.decode(found[0], type=list[int])
-
-    def _phrase(self, terms: Sequence[str], where: str) -> list[int]:
-        asked = f"SELECT doc + ?, col, offset - ? FROM temp.terms WHERE {where}"  # noqa: S608  constants
-        starts: set[tuple[int, str, int]] = set()
-        for number, term in enumerate(terms[:_MOST_PARTS]):
-            found = self._connection.execute(asked, (self._offset, number, term))
-            starts = starts.intersection(found) if number else set(found)
-            if not starts:
-                break
-        return sorted(row for row, _, _ in starts)
-
-
 def terms(query: str) -> list[list[str]]:
     """What the tokenizer makes of each word of a query."""
     return terms_of(words(query))
 
 
 def terms_of(words: Iterable[str]) -> list[list[str]]:
-    """What the tokenizer makes of each of these words."""
-    found: dict[int, list[str]] = {}
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE asked USING fts5(text, {TOKENS})")
-        connection.execute("CREATE VIRTUAL TABLE asked_terms USING fts5vocab('asked', 'instance')")
-        connection.executemany("INSERT INTO asked(rowid, text) VALUES (?, ?)", enumerate(words))
-        for number, term in connection.execute("SELECT doc, term FROM asked_terms ORDER BY doc, offset"):
-            found.setdefault(number, []).append(term)
-    return list(found.values())
+    """Return the terms of each of these words that has any."""
+    return [[term.decode(errors="replace") for term in terms] for terms in find_terms(words) if terms]
+
+
+def find_terms(words: Iterable[str]) -> list[list[bytes]]:
+    """Return the terms that FTS5 makes of each of these words, in their order.
+
+    Bytes, because FTS5 cuts a term of more than 32 kB within a character.
+    """
+    given = list(words)
+    terms: list[list[bytes]] = [[] for _ in given]
+    for number, _, term in sorted(_terms_in(given)):
+        terms[number].append(term)
+    return terms
+
+
+def stem_words(words: Sequence[str]) -> list[bytes]:
+    """Return the terms of words of ASCII letters and digits, which have one each. Many take less
+    than half the time that `find_terms` takes.
+    """
+    starts = range(0, len(words), _WORDS_OF_TEXT)
+    terms = [b""] * len(words)
+    for number, place, term in _terms_in(" ".join(words[start : start + _WORDS_OF_TEXT]) for start in starts):
+        terms[number * _WORDS_OF_TEXT + place] = term
+    return terms
+
+
+_WORDS_OF_TEXT = 1_000
+_TOKENIZING = threading.Lock()
+
+
+def _terms_in(texts: Iterable[str]) -> list[tuple[int, int, bytes]]:
+    """Return the terms of texts in any order: number of the text, place among its terms, term."""
+    with _TOKENIZING:
+        connection = _tokenizer()
+        connection.execute("BEGIN")
+        try:
+            connection.executemany("INSERT INTO texts(rowid, text) VALUES (?, ?)", enumerate(texts))
+            return connection.execute("SELECT doc, offset, term FROM terms").fetchall()
+        finally:
+            connection.execute("ROLLBACK")
+
+
+@functools.cache
+def _tokenizer() -> sqlite3.Connection:
+    """Return a connection to an empty table, which takes longer to make than a warm query takes."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    atexit.register(connection.close)
+    connection.text_factory = bytes
+    connection.execute(f"CREATE VIRTUAL TABLE texts USING fts5(text, {TOKENS}, content='')")
+    connection.execute("CREATE VIRTUAL TABLE terms USING fts5vocab('texts', 'instance')")
+    return connection
 
 
 _NEAR_FOLDERS = 3

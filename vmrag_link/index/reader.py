@@ -6,7 +6,6 @@ document have consecutive rows.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import itertools
 import sqlite3
@@ -20,6 +19,7 @@ from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
 from vmrag_link.index.flat_files import PlacedDocument
+from vmrag_link.index.postings import Holding
 from vmrag_link.index.segment import Segment
 from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
 from vmrag_link.models import DocumentHeader, Record
@@ -78,6 +78,7 @@ class IndexReader:
         self._segments = [Segment(segments / part.segment, number) for number, part in enumerate(view.parts)]
         self._pieces: dict[str, list[OpenPiece]] = {name: [] for name in view.collections}
         self._by_row: dict[int, OpenPiece] = {}
+        self._alive: dict[int, bytes] = {}
         for segment, part in zip(self._segments, view.parts, strict=True):
             for name, piece in part.pieces.items():
                 held = OpenPiece(segment, name, piece)
@@ -207,18 +208,13 @@ class IndexReader:
         return found
 
     def texts(self, rows: Iterable[int]) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for number, some in _by(keywords.segment_of, rows).items():
-            inner = keywords.texts(self._segments[number].words, [row & keywords.LAST_ROW for row in some])
-            found |= {keywords.row_id(0, row, number): text for row, text in inner.items()}
-        return found
+        """Return the texts of these rows."""
+        return {row: self.text_of(row) for row in rows}
 
-    def scan(self, rows: range) -> Iterator[tuple[int, str]]:
-        """The rows in a range of one piece, dead ones too, and their texts, ascending."""
-        segment = self._segments[keywords.segment_of(rows.start)]
-        base = keywords.row_id(0, 0, segment.number)
-        for row, text in keywords.scan(segment.words, range(rows.start - base, rows.stop - base)):
-            yield base + row, text
+    def text_of(self, row: int) -> str:
+        """Return the text of a chunk."""
+        held = self._by_row[keywords.piece_of(row)]
+        return held.segment.texts(held.piece.id).text_at(keywords.slot_of(row))
 
     def vector(self, row: int) -> bytes:
         """The vector of a chunk, in whole numbers."""
@@ -264,31 +260,37 @@ class IndexReader:
             total += numbers[piece][flat_files.NUMBERS * keywords.slot_of(each.start) + flat_files.DOCUMENT]
         return total
 
-    def occurrences(
+    def holdings(
         self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False
-    ) -> dict[str, list[int]]:
-        """The rows of these collections that hold a word (one of `keywords.terms`), ascending, once
-        an occurrence; `names`: among the names of code. A collection without any is left out.
+    ) -> dict[str, list[Holding]]:
+        """Return which chunks of these collections hold a word (one of `keywords.terms`).
+
+        `names`: only among the names of code.
         """
-        wanted = set(collections)
-        found: dict[str, list[int]] = {}
-        for segment, part in zip(self._segments, self.view.parts, strict=True):
-            asked = [name for name in part.pieces if name in wanted]
-            rows = segment.postings.of(terms, names=names) if asked else []
-            for name in asked if rows else ():
-                held = OpenPiece(segment, name, part.pieces[name])
-                if some := _alive(held, rows):
-                    found.setdefault(name, []).extend(some)
-        return found
+        holdings: dict[str, list[Holding]] = {}
+        for name in collections:
+            lists = holdings[name] = []
+            for held in self.pieces(name):
+                number, piece = keywords.piece_of(held.first_row), held.piece
+                postings = held.segment.postings(piece.id, slots=piece.slots)
+                for slots, frequencies in postings.find_lists(terms, names=names):
+                    if len(slots):
+                        lists.append(Holding(number, slots, frequencies, self._alive_slots(number)))
+        return holdings
 
+    def rows_with(self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False) -> set[int]:
+        """Return the rows of these collections that hold a word. The arguments are as above."""
+        return {
+            holding.piece << keywords.SLOT_BITS | slot
+            for holdings in self.holdings(terms, collections, names=names).values()
+            for holding in holdings
+            for slot, _ in holding.alive_pairs()
+        }
 
-def _alive(held: OpenPiece, rows: Sequence[int]) -> Sequence[int]:
-    """The rows of a segment, ascending, that a piece counts."""
-    first, dead = held.first_row, held.piece.dead
-    some = rows[bisect.bisect_left(rows, first) : bisect.bisect_left(rows, first + held.piece.slots)]
-    if not dead:
-        return some
-    return [row for row in some if not dead[(row - first) >> 3] >> ((row - first) & 7) & 1]
+    def _alive_slots(self, number: int) -> bytes:
+        if number not in self._alive:
+            self._alive[number] = self._by_row[number].piece.alive_slots()
+        return self._alive[number]
 
 
 def _header(collection: str, each: PlacedDocument) -> DocumentHeader:

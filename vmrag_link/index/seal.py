@@ -175,11 +175,15 @@ def _identity(path: Path) -> Identity:
 
 
 def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of each of these files, which are read side by side."""
+    """The SHA-256 of each of these files. Large ones are read side by side."""
+    paths = {name: folder / name for name in names}
+    large = {name: path for name, path in paths.items() if path.stat().st_size >= AT_ONCE}
+    if not large:
+        return {name: sha256_of(path) for name, path in paths.items()}
     from vmrag_link.thread_task import ThreadTask
 
-    at_work = {name: ThreadTask(functools.partial(sha256_of, folder / name)) for name in names}
-    return {name: each.result() for name, each in at_work.items()}
+    tasks = {name: ThreadTask(functools.partial(sha256_of, path)) for name, path in large.items()}
+    return {name: tasks[name].result() if name in tasks else sha256_of(path) for name, path in paths.items()}
 
 
 def sha256_of(path: Path) -> str:

@@ -4,7 +4,8 @@
         manifest.sqlite                     documents, and where their chunks lie
         vectors-<collection id>.i8          a row of whole numbers for each chunk
         floats-<collection id>.f32          vectors that cannot be made again from texts
-        keywords.sqlite                     texts and words
+        texts-<collection id>.utf8          the texts of the chunks, and in `.u64` where they end
+        words-<collection id>.idx           which chunks hold a word (`postings`)
         lengths-<collection id>.u32         what BM25 asks of every chunk
         seal.json
 
@@ -14,6 +15,7 @@ How they are made and removed: `draft`, `views`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +25,11 @@ from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import unusable
-from vmrag_link.index import flat_files, keywords, seal, storage
-from vmrag_link.index.flat_files import Manifest
+from vmrag_link.index import flat_files, keywords, postings, seal, storage
+from vmrag_link.index.flat_files import Manifest, Texts
+from vmrag_link.index.postings import BlockWriter, Postings
 from vmrag_link.index.view import FORMAT, CollectionPiece
 from vmrag_link.models import DocumentHeader, Record, pieces_of
-from vmrag_link.thread_task import ThreadTask
 
 
 class CutDocument(Record, frozen=True):
@@ -37,12 +39,12 @@ class CutDocument(Record, frozen=True):
     texts: Sequence[str]
 
 
-def code_rows(entries: Iterable[CutDocument]) -> Iterator[tuple[str, str, str]]:
-    """The text of each piece of code, with what else it is found by."""
-    for each in entries:
-        pieces = pieces_of(each.header)
-        for text, piece in zip(each.texts, pieces, strict=True):
-            yield text, *keywords.words_beside(each.header.doc_id, piece, text)
+def fields_of(entries: Iterable[CutDocument], *, code: bool) -> Iterator[tuple[str, ...]]:
+    """Return the texts of the fields of each chunk (`postings.CODE_FIELDS`, `DOCUMENT_FIELDS`)."""
+    for entry in entries:
+        pieces = pieces_of(entry.header) if code else ()
+        for number, text in enumerate(entry.texts):
+            yield (text, *keywords.words_beside(entry.header.doc_id, pieces[number], text)) if code else (text,)
 
 
 class Written(NamedTuple):
@@ -64,27 +66,15 @@ class SegmentWriter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._adding: ThreadTask[None] | None = None
         self._written: dict[str, Written] = {}
         self._dimensions: dict[str, int] = {}
+        self._words: dict[int, BlockWriter] = {}
         storage.make_folder(folder)
-        with contextlib.ExitStack() as opened:
-            self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=True)))
-            self._words = opened.enter_context(contextlib.closing(keywords.connect(folder)))
-            # Words are written once, at the end: ten transactions take half as long again.
-            self._changing = opened.enter_context(contextlib.ExitStack())
-            self._changing.enter_context(keywords.transaction(self._words))
-            self._opened = opened.pop_all()
+        self._manifest = Manifest(folder, create=True)
 
     def close(self) -> None:
         """Without `finish`, what was written is no segment."""
-        with self._opened:
-            self._finish_adding()
-
-    def _finish_adding(self) -> None:
-        adding, self._adding = self._adding, None
-        if adding:
-            adding.result()
+        self._manifest.close()
 
     def add(
         self,
@@ -101,7 +91,6 @@ class SegmentWriter:
         `kept`: vectors (float32) that cannot be made again, by the number of the text. `code`: they
         are found by their names, too.
         """
-        self._finish_adding()
         written = self._written.get(collection)
         if written is None:
             if len(self._written) == keywords.MOST_COLLECTIONS:
@@ -115,33 +104,28 @@ class SegmentWriter:
             slot += len(each.texts)
         with self._manifest.transaction():
             self._manifest.add_documents(written.id, placed)
-        self._written[collection] = Written(written.id, written.documents + len(entries), slot, written.tokens)
-        # A third of the work, and SQLite's alone: the next documents are read meanwhile.
-        rows_of_words = code_rows(entries) if code else ((text,) for each in entries for text in each.texts)
-        self._adding = ThreadTask(
-            lambda: self._add_words(collection, written.id, entries, rows_of_words, range(written.slots, slot))
-        )
         flat_files.append_vectors(self.folder, written.id, rows)
         if kept:
             flat_files.write_floats(
                 self.folder, written.id, {written.slots + number: row for number, row in kept.items()}
             )
+        flat_files.append_texts(self.folder, written.id, [text for entry in entries for text in entry.texts])
+        tokens = self._add_words(written.id, entries, code=code)
+        self._written[collection] = Written(written.id, written.documents + len(entries), slot, written.tokens + tokens)
 
-    def _add_words(
-        self,
-        collection: str,
-        number: int,
-        entries: Sequence[CutDocument],
-        words: Iterable[tuple[str, ...]],
-        slots: range,
-    ) -> None:
-        rows = range(keywords.row_id(number, slots.start), keywords.row_id(number, slots.stop))
-        keywords.add(self._words, ((row, *each) for row, each in zip(rows, words, strict=True)))
-        counts = keywords.token_counts(self._words, rows)
-        tokens = iter(counts)
-        flat_files.append_lengths(self.folder, number, ([next(tokens) for _ in each.texts] for each in entries))
-        written = self._written[collection]
-        self._written[collection] = written._replace(tokens=written.tokens + sum(counts))
+    def _add_words(self, number: int, entries: Sequence[CutDocument], *, code: bool) -> int:
+        """Return the number of tokens."""
+        if number not in self._words:
+            self._words[number] = BlockWriter(postings.CODE_FIELDS if code else postings.DOCUMENT_FIELDS)
+        counts = self._words[number].add(fields_of(entries, code=code))
+        lengths = flat_files.encode_lengths(_split(counts, [len(entry.texts) for entry in entries]))
+        flat_files.append(self.folder / flat_files.lengths_name(number), lengths)
+        if self._words[number].is_full:
+            self._write_block(number)
+        return sum(counts)
+
+    def _write_block(self, number: int) -> None:
+        flat_files.append(self.folder / postings.file_name(number), self._words[number].end_block())
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> set[str]:
         """Replace the vectors of those of these documents of one chunk that were added here; the
@@ -159,19 +143,19 @@ class SegmentWriter:
 
     def written(self) -> dict[str, Written]:
         """What it holds by now, by collection."""
-        self._finish_adding()
         return dict(self._written)
 
     def finish(self) -> dict[str, Written]:
         """Compare the parts, close and seal them. Raises `IndexFailed`."""
         written = self.written()
+        for number, words in self._words.items():
+            if not words.is_empty:
+                self._write_block(number)
         problem = self._disagreement(written)
         if problem:
             raise unusable(self.folder, problem)
-        self._changing.close()
         storage.save_database(self.folder / flat_files.FILE, self._manifest.connection)
-        storage.save_database(self.folder / keywords.FILE, self._words)
-        self._opened.close()
+        self._manifest.close()
         if not storage.is_in_memory(self.folder):
             permissions.settle(self.folder)
             seal.write(self.folder, format=FORMAT, revision="")
@@ -179,29 +163,26 @@ class SegmentWriter:
 
     def _disagreement(self, written: Mapping[str, Written]) -> str:
         """What is wrong between the parts; empty when they agree."""
-        listed, words = self._manifest.chunks(), keywords.count(self._words)
-        slots = sum(each.slots for each in written.values())
-        if words != slots:
-            return f"the word index holds {words} chunks, and {slots} were added"
+        listed = self._manifest.chunks()
         for name, each in written.items():
-            rows = range(keywords.row_id(each.id, 0), keywords.row_id(each.id, each.slots))
             # Rows are unique: as many as slots are one for each.
-            for what, number in (
-                ("manifest", listed.get(each.id, 0)),
-                ("word index", keywords.count(self._words, rows)),
-            ):
-                if number != each.slots:
-                    return f"of {name!r} the {what} holds {number} chunks, and {each.slots} were added"
+            if (number := listed.get(each.id, 0)) != each.slots:
+                return f"of {name!r} the manifest holds {number} chunks, and {each.slots} were added"
             if problem := self._wrong_size(name, each):
                 return problem
+            try:
+                Postings(flat_files.mapped(self.folder / postings.file_name(each.id)), slots=each.slots)
+            except ValueError as error:
+                return f"of {name!r} {error}"
         return ""
 
     def _wrong_size(self, name: str, each: Written) -> str:
-        """What is wrong with the numbers of a collection's vectors and lengths."""
+        """What is wrong with the numbers of a collection's vectors, lengths and texts."""
         dimensions = self._dimensions[name]
         for what, file, row in (
             ("vectors", flat_files.vectors_name(each.id), dimensions),
             ("lengths", flat_files.lengths_name(each.id), flat_files.ROW),
+            ("ends of texts", flat_files.texts_names(each.id)[1], flat_files.END),
         ):
             size = flat_files.size(self.folder / file)
             if size != each.slots * row:
@@ -212,6 +193,12 @@ class SegmentWriter:
         ):
             return f"{name!r} has more vectors as float32 than its {each.slots} rows"
         return ""
+
+
+def _split(numbers: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:
+    """Return lists of these sizes."""
+    remaining = iter(numbers)
+    return (list(itertools.islice(remaining, size)) for size in sizes)
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -231,15 +218,19 @@ class Segment:
         self.number = number
         self._opened = contextlib.ExitStack()
         self._maps: dict[str, mmap.mmap | bytes] = {}
+        self._postings: dict[int, Postings] = {}
+        self._texts: dict[int, Texts] = {}
 
     def close(self) -> None:
         self._opened.close()
 
     def hold(self, pieces: Iterable[int]) -> None:
         """Open all files of these collections."""
-        _ = self.manifest.chunks(), keywords.count(self.words)  # SQLite opens a file with the first statement
+        self.manifest.chunks()  # SQLite opens a file with the first statement
         for number in pieces:
             self.vectors(number)
+            self.texts(number)
+            self.mapped(postings.file_name(number))
             self.mapped(flat_files.lengths_name(number))
             self.mapped(flat_files.floats_name(number))
 
@@ -247,13 +238,18 @@ class Segment:
     def manifest(self) -> Manifest:
         return self._opened.enter_context(contextlib.closing(Manifest(self.folder)))
 
-    @cached_property
-    def words(self) -> sqlite3.Connection:
-        return self._opened.enter_context(contextlib.closing(keywords.connect(self.folder, frozen=True)))
+    def postings(self, number: int, *, slots: int) -> Postings:
+        """Return the words of a collection. Raises `ValueError` for a damaged file."""
+        if number not in self._postings:
+            self._postings[number] = Postings(self.mapped(postings.file_name(number)), slots=slots)
+        return self._postings[number]
 
-    @cached_property
-    def postings(self) -> keywords.Postings:
-        return keywords.Postings(self.words, self.number)
+    def texts(self, number: int) -> Texts:
+        """Return the texts of a collection."""
+        if number not in self._texts:
+            content, ends = map(self.mapped, flat_files.texts_names(number))
+            self._texts[number] = Texts(content, flat_files.read_numbers(ends, "Q"))
+        return self._texts[number]
 
     def vectors(self, number: int) -> mmap.mmap | bytes:
         """The vectors of a collection, one behind the other."""
@@ -269,3 +265,39 @@ class Segment:
             path = self.folder / name
             self._maps[name] = flat_files.mapped(path) if flat_files.size(path) else b""
         return self._maps[name]
+
+
+def word_problem(folder: Path) -> str:
+    """Return why the words of a segment are not those of its texts; empty if they are.
+
+    Makes all words again, in memory.
+    """
+    with contextlib.closing(Segment(folder, 0)) as segment:
+        try:
+            for number, slots in segment.manifest.chunks().items():
+                if not _has_words_of_texts(segment, number, slots):
+                    return f"the words in {postings.file_name(number)} are not those of the texts"
+        except (sqlite3.Error, OSError, LookupError, TypeError, ValueError) as error:
+            return f"the words cannot be compared with the texts ({error})"
+    return ""
+
+
+def _has_words_of_texts(segment: Segment, number: int, slots: int) -> bool:
+    placed = [*segment.manifest.documents(number)]
+    texts, sizes, counts = segment.texts(number), [document.chunks for document in placed], []
+    entries = (
+        CutDocument(
+            DocumentHeader("", document.doc_id, document.title, document.content_hash, document.metadata),
+            [texts.text_at(slot) for slot in range(document.first, document.first + document.chunks)],
+        )
+        for document in placed
+    )
+    chunks: Iterator[tuple[str, ...]] | None = None
+    for fields, rows, content in segment.postings(number, slots=slots).list_blocks():
+        chunks = chunks or fields_of(entries, code=postings.NAMES in fields)
+        writer = BlockWriter(fields, rows.start)
+        counts += writer.add(itertools.islice(chunks, len(rows)))
+        if writer.end_block() != content:
+            return False
+    lengths = segment.mapped(flat_files.lengths_name(number))
+    return flat_files.encode_lengths(_split(counts, sizes)) == lengths[:]

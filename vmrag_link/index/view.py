@@ -28,6 +28,9 @@ from vmrag_link.models import Collection, Record, canonical_json
 FILE = "view"
 
 
+_ALIVE = bytes.maketrans(b"01", b"\1\0")
+
+
 class IndexedCollection(Record, frozen=True):
     """A collection in a view, with what ranking counts of it: `documents`, `chunks`, and their
     `tokens` together.
@@ -54,6 +57,13 @@ class CollectionPiece(Record, frozen=True):
 
     def alive(self, slot: int) -> bool:
         return not self.dead or not self.dead[slot >> 3] >> (slot & 7) & 1
+
+    def alive_slots(self) -> bytes:
+        """Return a byte for each slot, 1 if it counts; empty if all count."""
+        if not self.dead:
+            return b""
+        bits = f"{int.from_bytes(self.dead, 'little'):0{self.slots}b}"
+        return bits[::-1].encode().translate(_ALIVE)
 
     def without(self, slots: Iterable[int]) -> CollectionPiece:
         """Without a document, which has these slots."""
@@ -173,7 +183,7 @@ def indexes_equally(one: Collection, other: Collection) -> bool:
     return decisive(one) == decisive(other)
 
 
-FORMAT = "5"
+FORMAT = "6"
 """Rises with every change of what lies in an index directory, of how texts are cut, and of a model
 that takes a former one's place (`embedding.successors`).
 

@@ -1,49 +1,117 @@
 """BM25 scores of the chunks of one collection, by numpy.
 
 It applies the same operations to the same floats in the same order as `bm25`, so the scores have
-the same bits.
+the same bits: `add.at` adds the words of a chunk in their order.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
+from vmrag_link.index.postings import Holding
 from vmrag_link.numpy_loading import np, npt
 from vmrag_link.retrieval.bm25 import BILLION, Corpus, WordScores
 
 Floats = npt.NDArray[np.float64]
-Slots = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
+Lengths = npt.NDArray[np.uint32]
+
+_LOCAL = threading.local()
+"""`zeros`: an array that a thread uses again, because the system clears the pages of a new one."""
+
+
+class _Counts(NamedTuple):
+    """How often texts of a piece hold words: numbers of words, slots and frequencies, sorted."""
+
+    words: Numbers
+    slots: Numbers
+    frequencies: Floats
+
+    def score_texts(self, factors: Sequence[tuple[float, float, float]], tokens: Lengths) -> Floats:
+        """Return what each word adds to the score of a text, which has so many tokens."""
+        gains = np.array([gain for gain, _, _ in factors])[self.words]
+        _, base, slope = factors[0]
+        often = self.frequencies
+        scores: Floats = gains * often / (often + base + slope * tokens[self.slots].astype(np.float64))
+        return scores
+
+
+class _Sums(NamedTuple):
+    """Scores of texts by slot, ascending."""
+
+    slots: Numbers
+    scores: Floats
+
+    def scores_at(self, slots: Numbers) -> Floats:
+        """Return the scores of these slots; 0 for a text without a word."""
+        places = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        return np.where(self.slots[places] == slots, self.scores[places], 0.0)
 
 
 class _Piece:
-    """The scores of all slots of a piece of a collection; those of documents at their first
-    slots.
-    """
+    """A piece of a collection. A document has the slot of its first chunk."""
 
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self.numbers: npt.NDArray[np.uint32] = np.asarray(numbers, dtype=np.uint32).reshape(-1, NUMBERS)
-        self.chunks, self.documents = np.zeros(len(self.numbers)), np.zeros(len(self.numbers))
-        self.holding = np.zeros(len(self.numbers), dtype=bool)
+    def __init__(self, numbers: Sequence[int], lists: Sequence[tuple[int, Holding]]) -> None:
+        self.numbers: Lengths = np.asarray(numbers, np.uint32).reshape(-1, NUMBERS)
+        words = np.repeat([word for word, _ in lists], [len(holding.slots) for _, holding in lists])
+        slots = np.concatenate([holding.slots for _, holding in lists]).astype(np.int64)
+        often = np.concatenate([holding.frequencies for _, holding in lists]).astype(np.float64)
+        if alive := lists[0][1].alive:
+            counted = np.frombuffer(alive, np.bool_)[slots]
+            if not counted.all():
+                words, slots, often = words[counted], slots[counted], often[counted]
+        self.in_chunks = self._count(words, slots, often)
+        words, slots, often = self.in_chunks
+        self.in_documents = self._count(words, self.firsts(slots), often)
 
-    def firsts(self, slots: Slots) -> Slots:
-        found: Slots = slots - self.numbers[slots, NUMBER]
-        return found
+    def _count(self, words: Numbers, slots: Numbers, often: Floats) -> _Counts:
+        """Add up what several fields of a chunk, or several chunks of a document, hold."""
+        keys = words * len(self.numbers) + slots
+        if np.any(keys[1:] < keys[:-1]):
+            order = np.argsort(keys, kind="stable")
+            keys, words, slots, often = keys[order], words[order], slots[order], often[order]
+        changes = keys[1:] != keys[:-1]
+        if changes.all():
+            return _Counts(words, slots, often)
+        begins = np.append(0, np.flatnonzero(changes) + 1)
+        return _Counts(words[begins], slots[begins], np.add.reduceat(often, begins))
 
-    def totals(self, slots: Slots, weight: float) -> Floats:
-        return self.chunks[slots] + weight * self.documents[self.firsts(slots)]
+    def firsts(self, slots: Numbers) -> Numbers:
+        firsts: Numbers = slots - self.numbers[slots, NUMBER]
+        return firsts
+
+    def add_up(
+        self,
+        of_chunks: Sequence[tuple[float, float, float]],
+        of_documents: Sequence[tuple[float, float, float]],
+        weight: float,
+    ) -> None:
+        """Make the scores. The factors are those of the words (`Corpus.factors`)."""
+        size = len(self.numbers)
+        zeros: Floats | None = _LOCAL.__dict__.pop("zeros", None)  # an error leaves none behind
+        if zeros is None or len(zeros) < size:
+            zeros = np.zeros(size)
+        self.chunks = _sum(
+            zeros[:size], self.in_chunks.slots, self.in_chunks.score_texts(of_chunks, self.numbers[:, 0])
+        )
+        scores = self.in_documents.score_texts(of_documents, self.numbers[:, DOCUMENT])
+        self.documents = _sum(zeros[:size], self.in_documents.slots, scores)
+        _LOCAL.zeros = zeros
+        slots, scores = self.chunks
+        self.totals = _Sums(slots, scores + weight * self.documents.scores_at(self.firsts(slots)))
 
 
-class _Held(NamedTuple):
-    """Where a word is in a piece: slots of chunks, and first slots of documents, and how often."""
-
-    piece: _Piece
-    slots: Slots
-    often: Floats
-    firsts: Slots
-    often_in_document: Floats
+def _sum(zeros: Floats, slots: Numbers, scores: Floats) -> _Sums:
+    """Return the sum of the scores of each slot. `zeros` are zeros again afterwards."""
+    np.add.at(zeros, slots, scores)
+    summed = np.flatnonzero(zeros != 0)
+    sums = zeros[summed]
+    zeros[summed] = 0
+    return _Sums(summed, sums)
 
 
 class ArrayScores(WordScores):
@@ -53,58 +121,51 @@ class ArrayScores(WordScores):
         super().__init__(numbers, document_weight)
         self._pieces: dict[int, _Piece] = {}
 
-    def add(self, occurrences: Sequence[int], chunks: Corpus, documents: Corpus) -> None:
-        held = self._held(np.array(occurrences, dtype=np.int64))
-        gain, base, slope = chunks.factors(sum(len(each.slots) for each in held))
-        self._most += gain
-        for piece, slots, often, _, _ in held:
-            piece.holding[slots] = True
-            piece.chunks[slots] += gain * often / (often + base + slope * piece.numbers[slots, 0].astype(np.float64))
-        gain, base, slope = documents.factors(sum(len(each.firsts) for each in held))
-        self._most += self._document_weight * gain
-        for piece, _, _, firsts, often in held:
-            tokens = piece.numbers[firsts, DOCUMENT].astype(np.float64)
-            piece.documents[firsts] += gain * often / (often + base + slope * tokens)
-
-    def _held(self, rows: Slots) -> list[_Held]:
-        found = []
-        names = rows >> SLOT_BITS
-        for name in np.unique(names).tolist():
-            if name not in self._pieces:
-                self._pieces[name] = _Piece(self._lengths[name])
-            piece = self._pieces[name]
-            slots, often = np.unique(rows[names == name] & LAST_SLOT, return_counts=True)
-            in_documents = np.bincount(piece.firsts(slots), weights=often).astype(np.float64)
-            firsts = np.flatnonzero(in_documents)
-            found.append(_Held(piece, slots, often.astype(np.float64), firsts, in_documents[firsts]))
-        return found
+    def add(self, words: Sequence[Sequence[Holding]], chunks: Corpus, documents: Corpus) -> None:
+        lists: dict[int, list[tuple[int, Holding]]] = {}
+        for number, holdings in enumerate(words):
+            for holding in holdings:
+                lists.setdefault(holding.piece, []).append((number, holding))
+        pieces = {name: _Piece(self._lengths[name], some) for name, some in lists.items()}
+        self._pieces = {name: piece for name, piece in pieces.items() if len(piece.in_chunks.words)}
+        in_chunks, in_documents = np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
+        for piece in self._pieces.values():
+            in_chunks += np.bincount(piece.in_chunks.words, minlength=len(words))
+            in_documents += np.bincount(piece.in_documents.words, minlength=len(words))
+        of_chunks = [chunks.factors(holding) for holding in in_chunks.tolist()]
+        of_documents = [documents.factors(holding) for holding in in_documents.tolist()]
+        for (chunk_gain, _, _), (document_gain, _, _) in zip(of_chunks, of_documents, strict=True):
+            self._most += chunk_gain
+            self._most += self._document_weight * document_gain
+        for piece in self._pieces.values():
+            piece.add_up(of_chunks, of_documents, self._document_weight)
 
     def of(self, row: int) -> int:
         if (piece := self._pieces.get(row >> SLOT_BITS)) is None:
             return 0
-        return round(float(piece.totals(np.array([row & LAST_SLOT]), self._document_weight)[0]) * BILLION)
+        slots = np.array([row & LAST_SLOT])
+        [score] = piece.chunks.scores_at(slots) + self._document_weight * piece.documents.scores_at(piece.firsts(slots))
+        return round(float(score) * BILLION)
 
     @property
     def rows(self) -> Collection[int]:
-        return [(name << SLOT_BITS) | slot for name, each in self._pieces.items() for slot in _ones(each.holding)]
+        return [
+            (name << SLOT_BITS) | slot for name, piece in self._pieces.items() for slot in piece.chunks.slots.tolist()
+        ]
 
     def best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
         rows, totals = [np.empty(0, np.int64)], [np.empty(0)]
         given = None if among is None else np.array(among, dtype=np.int64)
         for name, piece in self._pieces.items():
-            slots = np.flatnonzero(piece.holding)
+            slots, scores = piece.totals
             if given is not None:
-                some = given[given >> SLOT_BITS == name] & LAST_SLOT
-                slots = np.unique(some[piece.holding[some]])
+                chosen = np.isin(slots, given[given >> SLOT_BITS == name] & LAST_SLOT)
+                slots, scores = slots[chosen], scores[chosen]
             rows.append(slots | (name << SLOT_BITS))
-            totals.append(piece.totals(slots, self._document_weight))
-        all_rows, scores = np.concatenate(rows), np.concatenate(totals)
-        if len(scores) > depth:
-            lowest = np.partition(scores, len(scores) - depth)[len(scores) - depth] - 1 / BILLION
-            all_rows, scores = all_rows[scores >= lowest], scores[scores >= lowest]
-        return {row: round(score * BILLION) for row, score in zip(all_rows.tolist(), scores.tolist(), strict=True)}
-
-
-def _ones(bits: npt.NDArray[np.bool_]) -> list[int]:
-    found: list[int] = np.flatnonzero(bits).tolist()
-    return found
+            totals.append(scores)
+        all_rows, all_scores = np.concatenate(rows), np.concatenate(totals)
+        if len(all_scores) > depth:
+            place = len(all_scores) - depth
+            best = all_scores >= np.partition(all_scores, place)[place] - 1 / BILLION
+            all_rows, all_scores = all_rows[best], all_scores[best]
+        return {row: round(score * BILLION) for row, score in zip(all_rows.tolist(), all_scores.tolist(), strict=True)}

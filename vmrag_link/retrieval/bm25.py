@@ -4,7 +4,7 @@
 its page, and the document's part gives it back. A document has the words and the length of its
 chunks together. Each collection is a corpus of its own, so that a change in another one reorders
 nothing. The formula for chunks is that of SQLite's `bm25()` with another weight of words (see
-`Corpus.idf`). SQLite takes three times as long because it searches for the length of every hit.
+`Corpus.idf`).
 
 Correctly rounded logarithms (`decimal`), and single operations on floats in the order of the
 query's words: the same bits on every machine, whatever the rows and segments.
@@ -13,13 +13,14 @@ query's words: the same bits on every machine, whatever the rows and segments.
 from __future__ import annotations
 
 import decimal
+import functools
 import heapq
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from vmrag_link.index import flat_files
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
+from vmrag_link.index.postings import Holding
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import Record
 
@@ -48,13 +49,19 @@ class Corpus(Record, frozen=True):
         is positive also for a word that all texts hold, so a note is found that is the only one.
         """
         texts = self.texts + PRIOR_TEXTS
-        return float(_EXACT.ln(_EXACT.divide(decimal.Decimal(2 * texts + 2), decimal.Decimal(2 * holding + 1))))
+        return _logarithm(2 * texts + 2, 2 * holding + 1)
 
     def factors(self, holding: int) -> tuple[float, float, float]:
         """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the
         score of a text, `gain * frequency / (frequency + base + slope * tokens)`.
         """
         return self.idf(holding) * (K1 + 1), K1 * (1 - B), K1 * B * self.texts / (self.tokens or 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _logarithm(dividend: int, divisor: int) -> float:
+    """Return the natural logarithm of a quotient."""
+    return float(_EXACT.ln(_EXACT.divide(decimal.Decimal(dividend), decimal.Decimal(divisor))))
 
 
 class WordScores:
@@ -72,17 +79,23 @@ class WordScores:
         self._first: dict[int, int] = {}
         self._most = 0.0
 
-    def add(self, occurrences: Sequence[int], chunks: Corpus, documents: Corpus) -> None:
-        """Count a word in, by the rows (`keywords.row_id`) of its occurrences."""
+    def add(self, words: Sequence[Sequence[Holding]], chunks: Corpus, documents: Corpus) -> None:
+        """Add the words of a query, each given as the chunks that hold it."""
+        for holdings in words:
+            self._add_word(holdings, chunks, documents)
+
+    def _add_word(self, holdings: Sequence[Holding], chunks: Corpus, documents: Corpus) -> None:
         by_piece, scores, first_of, in_documents = self._lengths, self._chunks, self._first, dict[int, int]()
-        in_chunks = Counter(occurrences)
-        gain, base, slope = chunks.factors(len(in_chunks))
+        in_chunks = _add_fields(holdings)
+        gain, base, slope = chunks.factors(sum(map(len, in_chunks.values())))
         self._most += gain
-        for row, frequency in in_chunks.items():
-            numbers, at = by_piece[row >> SLOT_BITS], NUMBERS * (row & LAST_SLOT)
-            scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + base + slope * numbers[at])
-            first_of[row] = first = row - numbers[at + NUMBER]
-            in_documents[first] = in_documents.get(first, 0) + frequency
+        for piece, frequencies in in_chunks.items():
+            numbers, start = by_piece[piece], piece << SLOT_BITS
+            for slot, frequency in frequencies.items():
+                row, at = start + slot, NUMBERS * slot
+                scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + base + slope * numbers[at])
+                first_of[row] = first = row - numbers[at + NUMBER]
+                in_documents[first] = in_documents.get(first, 0) + frequency
         scores = self._documents
         gain, base, slope = documents.factors(len(in_documents))
         self._most += self._document_weight * gain
@@ -123,19 +136,28 @@ class WordScores:
         return {row: round(score * BILLION) for row, score in scores.items()}
 
 
+def _add_fields(holdings: Sequence[Holding]) -> dict[int, dict[int, int]]:
+    """Return how often each chunk holds a word in all its fields, by piece and slot."""
+    frequencies: dict[int, dict[int, int]] = {}
+    for holding in holdings:
+        if holding.piece not in frequencies:
+            frequencies[holding.piece] = dict(holding.alive_pairs())
+        else:
+            counts = frequencies[holding.piece]
+            for slot, frequency in holding.alive_pairs():
+                counts[slot] = counts.get(slot, 0) + frequency
+    return frequencies
+
+
 def scores(
     held: IndexedCollection,
-    words: Iterable[Sequence[int]],
+    words: Sequence[Sequence[Holding]],
     numbers: Mapping[int, Sequence[int]],
     *,
     document_weight: float,
     by: type[WordScores] = WordScores,
 ) -> WordScores:
-    """The scores of a collection's chunks by words, each given as the rows of its occurrences,
-    which may be none.
-    """
-    chunks, documents = Corpus(held.chunks, held.tokens), Corpus(held.documents, held.tokens)
-    found = by(numbers, document_weight)
-    for occurrences in words:
-        found.add(occurrences, chunks, documents)
-    return found
+    """Return the scores of a collection's chunks. `words`: for each word the chunks with it."""
+    scores = by(numbers, document_weight)
+    scores.add(words, Corpus(held.chunks, held.tokens), Corpus(held.documents, held.tokens))
+    return scores

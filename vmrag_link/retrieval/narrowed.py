@@ -23,9 +23,6 @@ from vmrag_link.retrieval.filters import Columns, Normal, Passes, keys_of, match
 from vmrag_link.retrieval.narrowing import Narrowing, dotted, has_capitals, path_matcher, symbol_matcher
 from vmrag_link.retrieval.narrowing_values import CODE, DOCUMENT
 
-NEAR = 8
-"""Rows that are read and dropped rather than asked around: a statement takes as long as so many."""
-
 
 class ChunkFilter:
     """Both filters of a query in normal form.
@@ -45,8 +42,8 @@ class ChunkFilter:
         rows = index.rows(collection) if where is None else sorted(self._by_metadata(where, index, collection))
         if self._where_document is None:
             return rows
-        asked, passes = set(rows), self._where_document
-        return [row for near in _stretches(rows) for row, text in index.scan(near) if row in asked and passes(text)]
+        passes = self._where_document
+        return [row for row in rows if passes(index.text_of(row))]
 
     def _by_metadata(self, passes: Passes, index: IndexReader, collection: str) -> Iterator[int]:
         definition = index.collections[collection].collection
@@ -58,19 +55,6 @@ class ChunkFilter:
             else:
                 for first, chunks in compress(zip(rows.first, rows.chunks, strict=True), passed):
                     yield from range(first, first + chunks)
-
-
-def _stretches(rows: Sequence[int]) -> Iterator[range]:
-    """Ranges that hold all of these ascending rows, and no long gap."""
-    if not rows:
-        return
-    first = last = rows[0]
-    for row in rows:
-        if row - last > NEAR:
-            yield range(first, last + 1)
-            first = row
-        last = row
-    yield range(first, last + 1)
 
 
 _OF_HEADER = frozenset({"title", "source_id", "content_hash", "source_table", "collection"})

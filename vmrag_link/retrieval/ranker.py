@@ -7,9 +7,10 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from vmrag_link.index import flat_files, keywords
+from vmrag_link.index.postings import Holding
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import IndexedPiece, pieces_of
@@ -66,6 +67,9 @@ class Ranker:
     Scores depend on contents only. Whoever orders them breaks ties by what names a chunk, never by
     its row.
     """
+
+    scored_postings: ClassVar[int] = 0
+    """Postings of the words of all queries of this process."""
 
     def __init__(self, index: IndexReader, query_vectors: QueryVectors, ranking: Ranking) -> None:
         self._index = index
@@ -154,19 +158,19 @@ class Ranker:
     def _word_scores(self, asked: Asked) -> dict[str, WordScores]:
         """The scores by words of each collection's chunks."""
         held = {each.collection.name: each for each in asked.collections}
-        words: dict[str, list[Sequence[int]]] = {name: [] for name in held}
+        words: dict[str, list[Sequence[Holding]]] = {name: [] for name in held}
         code = [name for name, each in held.items() if each.collection.is_code]
         for names, terms in ((held.keys() - code, keywords.terms), (code, asked.of_code.terms)):
             for term in terms(asked.text) if names else ():
-                found = self._index.occurrences(term, names)
-                for name in names:
-                    words[name].append(found.get(name, ()))
+                for name, holdings in self._index.holdings(term, names).items():
+                    words[name].append(holdings)
         self._measure(held)
-        occurrences = sum(len(rows) for lists in words.values() for rows in lists)
-        by, weight = _choose_scores(occurrences), self._ranking.document_weight
+        postings = sum(len(holding.slots) for lists in words.values() for each in lists for holding in each)
+        Ranker.scored_postings += postings
+        by, weight = _choose_scores(Ranker.scored_postings), self._ranking.document_weight
         return {
-            name: bm25.scores(held[name], rows, self._lengths, document_weight=weight, by=by)
-            for name, rows in words.items()
+            name: bm25.scores(held[name], lists, self._lengths, document_weight=weight, by=by)
+            for name, lists in words.items()
         }
 
     def _declaring(self, asked: Asked, held: IndexedCollection, words: WordScores) -> Scores:
@@ -174,7 +178,7 @@ class Ranker:
         name, chosen = held.collection.name, asked.chosen(held)
         found: set[int] = set()
         for term in keywords.terms_of(each[-1] for each in asked.of_code.names):
-            found.update(self._index.occurrences(term, [name], names=True).get(name, ()))
+            found |= self._index.rows_with(term, [name], names=True)
         named = words.best(MOST_NAMED, list(found if chosen is None else found.intersection(chosen)))
         return {row: score for row, score in named.items() if asked.of_code.declared(self._piece(row))}
 
@@ -197,13 +201,13 @@ class Ranker:
         return kept
 
 
-MANY_OCCURRENCES = 100_000
-"""Occurrences of a query's words from which it pays to import numpy."""
+MANY_POSTINGS = 100_000
+"""Postings that take as long without numpy as importing numpy takes."""
 
 
-def _choose_scores(occurrences: int) -> type[WordScores]:
-    """Return the class that scores so many occurrences of words in the least time."""
-    if "numpy" not in sys.modules and occurrences < MANY_OCCURRENCES:
+def _choose_scores(postings: int) -> type[WordScores]:
+    """Return the class that scores postings in the least time in a process with so many."""
+    if "numpy" not in sys.modules and postings < MANY_POSTINGS:
         return WordScores
     try:
         from vmrag_link.retrieval.array_scores import ArrayScores

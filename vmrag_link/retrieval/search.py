@@ -17,7 +17,6 @@ from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
-from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranker
@@ -171,10 +170,7 @@ class Searcher:
 
             asked = self._collections(query)
             names = [held.collection.name for held in asked]
-            holding = {
-                tuple(term): sum(len(set(rows)) for rows in self._index.occurrences(term, names).values())
-                for term in keywords.terms(query.text)
-            }
+            holding = {tuple(term): len(self._index.rows_with(term, names)) for term in keywords.terms(query.text)}
             return not weakness.shares_rare_word(hits[0], holding, sum(held.chunks for held in asked))
 
     def collections(self) -> list[Collection]:
@@ -267,6 +263,10 @@ class Searcher:
 
     def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
         """The rows that pass the filters, by collection; None without filters."""
+        if query.where is None and query.where_document is None and query.narrowing is None:
+            return None
+        from vmrag_link.retrieval import filters
+
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:
             return None

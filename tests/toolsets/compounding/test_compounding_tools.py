@@ -248,7 +248,7 @@ def test_other_documentation_is_indexed_and_never_stored(tools, project):
     assert [each["path"] for each in left["results"]] == ["./manual/deep/oil.md"]
     external = project.own / "external"
     [_], [segment] = ([*external.glob(f"*/{kind}/*-*/seal.json")] for kind in ("views", "segments"))  # the former go
-    segment.with_name("keywords.sqlite").write_bytes(b"\1" * 5000)
+    segment.with_name("words-1.idx").write_bytes(b"\1" * 5000)
     assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
     [vectors] = external.glob("*/segments/*-*/vectors-1.i8")
     vectors.write_bytes(bytes(-each & 255 for each in vectors.read_bytes()))  # what was near is far

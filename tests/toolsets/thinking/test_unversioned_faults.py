@@ -161,10 +161,10 @@ def test_a_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools
         writing.write(ws.local, plan, "test")
     query = {"collection_name": stores.EVIDENCE, "query_texts": ["evidence 7"], "n_results": 100}
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
-    damaged = [*(project.shared / "local" / "segments").glob("*/keywords.sqlite")]
+    damaged = [*(project.shared / "local" / "segments").glob("*/words-1.idx")]
     assert damaged
     for path in damaged:
-        path.write_bytes(path.read_bytes()[:4096])
+        path.write_bytes(path.read_bytes()[:200])
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
     gone = [f"e{number}" for number in range(10, 230)]
     tools("chroma_delete_documents", collection_name=stores.EVIDENCE, ids=gone)

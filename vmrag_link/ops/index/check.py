@@ -13,10 +13,11 @@ import msgspec
 from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, within_window
 from vmrag_link.errors import Busy, IndexFailed, NotInitialized, PinMissing, plural, quoted
-from vmrag_link.index import keywords, seal
+from vmrag_link.index import seal
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.flat_files import quantise
+from vmrag_link.index.segment import word_problem
 from vmrag_link.models import At, Collection, Document, Record, content_hash
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
@@ -210,7 +211,7 @@ def _damage(folder: Path) -> str:
 
 
 def _damaged_words(folder: Path) -> str:
-    return next(filter(None, map(keywords.damage, _segments(folder))), "")
+    return next(filter(None, map(word_problem, _segments(folder))), "")
 
 
 def _compare_collection(

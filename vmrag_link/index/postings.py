@@ -1,0 +1,391 @@
+"""The words of a segment: which chunks hold a term, how often, and where.
+
+    words-<collection id>.idx    blocks, one behind the other
+
+A block has the words of consecutive chunks. Its header (JSON) names the fields of the chunks, such
+as the text and the names that code declares, and these arrays:
+
+    terms, term_starts           the bytes of all terms, sorted, and where each term begins
+    starts                       where the list of a term and a field begins in the next two arrays
+    slots, frequencies           the chunks that hold the term in the field, and how often
+    position_starts              where the list of a term and a field begins in the last array
+    positions                    the places of the term among the tokens of the field
+
+Numbers are little-endian and as small as the largest one allows, so `memoryview` and numpy read
+them in place. A block stores counts and no scores, because the statistics of BM25 belong to a view.
+SQLite's FTS5 makes the terms (`keywords.find_terms`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import importlib
+import itertools
+import mmap
+import sys
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from vmrag_link.index import keywords
+from vmrag_link.index.flat_files import Code, read_numbers
+from vmrag_link.models import Record
+
+DOCUMENT_FIELDS = ("text",)
+NAMES = "names"
+CODE_FIELDS = ("text", "parts", NAMES)
+"""`parts`: the parts of identifiers, and the words of the path. `names`: declared names."""
+
+FULL = 3_000_000
+"""Tokens of a block. A writer needs up to forty bytes of memory for each."""
+
+MOST_WORDS = 200_000
+"""Different words of a block."""
+
+MANY = 200_000
+"""Tokens of a block that take as long without numpy as importing numpy takes."""
+
+_CHUNKS_AT_ONCE = 1_000
+
+_MOST_PARTS = 32
+"""Terms of a phrase that are compared."""
+
+Numbers = Any
+"""An array of 32 bits a number, of `array` or numpy."""
+
+_SHORT = 1 << 16
+_ALIGNMENT = 8
+_SIZES: dict[Code, int] = {"B": 1, "H": 2, "I": 4}
+
+# In UTF-8, letters and digits become small, and all other characters below U+0080 become spaces:
+# FTS5 separates words there. It may also separate words at other characters.
+_ASCII = bytes(range(128))
+_SEPARATED = bytes.maketrans(_ASCII, bytes(byte if chr(byte).isalnum() else 32 for byte in _ASCII.lower()))
+_FINISHED = b" "
+"""Begins a word that is a term already."""
+
+_LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
+"""Halves of a number of 64 bits."""
+
+
+def file_name(collection_id: int) -> str:
+    return f"words-{collection_id}.idx"
+
+
+class _Header(Record, frozen=True):
+    """`slots`: the first slot of the block, and the slot after the last one. `arrays`: the type,
+    the first byte after the header, and the length of each array, by name. `size`: the bytes of all
+    arrays.
+    """
+
+    fields: tuple[str, ...]
+    slots: tuple[int, int]
+    arrays: dict[str, tuple[Code, int, int]]
+    size: int
+
+
+class BlockWriter:
+    """Collects the words of the chunks of one collection, in the order of their slots."""
+
+    def __init__(self, fields: Sequence[str], first: int = 0) -> None:
+        self._fields = tuple(fields)
+        self._next = first
+        self._begin()
+
+    def _begin(self) -> None:
+        self._first = self._next
+        self._words: dict[bytes, int] = defaultdict(itertools.count().__next__)
+        """Words of ASCII in small letters, and finished terms, by number."""
+
+        self._terms: dict[bytes, Sequence[bytes]] = {}
+        """Finished terms of words that have other characters."""
+
+        self._tokens = array("I")
+        """Numbers of words, for one chunk and field after the other."""
+
+        self._sizes = array("I")
+        """Numbers of tokens of each chunk and field."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self._next == self._first
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._tokens) >= FULL or len(self._words) + len(self._terms) >= MOST_WORDS
+
+    def add(self, chunks: Iterable[Sequence[str]]) -> list[int]:
+        """Add chunks, each given as the texts of its fields, and return their numbers of tokens."""
+        remaining, counts = iter(chunks), []
+        while batch := list(itertools.islice(remaining, _CHUNKS_AT_ONCE)):
+            split = [[text.encode().translate(_SEPARATED).split() for text in chunk] for chunk in batch]
+            self._learn(split, batch)
+            for texts, chunk in zip(batch, split, strict=True):
+                counts.append(sum(map(self._add_words, texts, chunk)))
+            self._next += len(batch)
+        return counts
+
+    def _learn(self, split: Sequence[Sequence[Sequence[bytes]]], batch: Sequence[Sequence[str]]) -> None:
+        """Get the terms of words that are not ASCII."""
+        texts = zip(itertools.chain(*batch), itertools.chain(*split), strict=True)
+        others = {word for text, words in texts if not text.isascii() for word in words if not word.isascii()}
+        unknown = list(others - self._terms.keys())
+        for word, terms in zip(unknown, keywords.find_terms(word.decode() for word in unknown), strict=True):
+            self._terms[word] = [_FINISHED + term for term in terms]
+
+    def _add_words(self, text: str, words: Sequence[bytes]) -> int:
+        if not text.isascii():
+            words = [term for word in words for term in self._terms.get(word, (word,))]
+        self._tokens.extend(map(self._words.__getitem__, words))
+        self._sizes.append(len(words))
+        return len(words)
+
+    def end_block(self) -> bytes:
+        """Return the block of the chunks that were added, and begin the next one."""
+        stems = iter(keywords.stem_words([word.decode() for word in self._words if not word.startswith(_FINISHED)]))
+        words = [word[1:] if word.startswith(_FINISHED) else next(stems) for word in self._words]
+        terms = sorted(set(words))
+        numbers = {term: number for number, term in enumerate(terms)}
+        tokens = _Tokens([numbers[word] for word in words], self._tokens, self._sizes, len(self._fields), self._first)
+        lists = (_invert_by_numpy if _has_many(self._tokens) else _invert)(tokens, len(terms))
+        term_starts = array("I", itertools.accumulate(map(len, terms), initial=0))
+        block = _encode_block(
+            self._fields,
+            (self._first, self._next),
+            {
+                "terms": ("B", b"".join(terms)),
+                "term_starts": _shrink(term_starts, term_starts[-1]),
+                "starts": _shrink(lists.starts, len(lists.slots)),
+                "slots": _shrink(lists.slots, self._next),
+                "frequencies": _shrink(lists.frequencies, max(self._sizes, default=0)),
+                "position_starts": _shrink(lists.position_starts, len(lists.positions)),
+                "positions": _shrink(lists.positions, max(self._sizes, default=0)),
+            },
+        )
+        self._begin()
+        return block
+
+
+class _Tokens(NamedTuple):
+    """The tokens of some chunks, from the slot `first` on: words, and numbers of tokens of each
+    chunk and field. `terms`: the number of the term of each word.
+    """
+
+    terms: Sequence[int]
+    words: array[int]
+    sizes: array[int]
+    fields: int
+    first: int
+
+
+class _Lists(NamedTuple):
+    """As the arrays of a block, with 32 bits a number."""
+
+    starts: Numbers
+    slots: Numbers
+    frequencies: Numbers
+    position_starts: Numbers
+    positions: Numbers
+
+
+def _has_many(tokens: array[int]) -> bool:
+    """Return whether numpy takes less time for so many tokens."""
+    if "numpy" in sys.modules or len(tokens) >= MANY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("vmrag_link.numpy_loading")
+            return True
+    return False
+
+
+def _invert(tokens: _Tokens, terms: int) -> _Lists:
+    lists = _Lists(*(array("I") for _ in _Lists._fields))
+    places = [array("Q") for _ in range(terms * tokens.fields)]
+    """Slot and position (32 bits each) of every token, by term and field."""
+    words = iter(tokens.words)
+    for number, size in enumerate(tokens.sizes):
+        slot, field = divmod(number, tokens.fields)
+        place = tokens.first + slot << 32
+        for word in itertools.islice(words, size):
+            places[tokens.terms[word] * tokens.fields + field].append(place)
+            place += 1
+    for some in places:
+        lists.starts.append(len(lists.slots))
+        lists.position_starts.append(len(lists.positions))
+        halves = memoryview(some).cast("B").cast("I")
+        counts = Counter(halves[_HIGH::2].tolist())
+        lists.slots.extend(counts)
+        lists.frequencies.extend(counts.values())
+        lists.positions.frombytes(halves[_LOW::2].tobytes())
+    lists.starts.append(len(lists.slots))
+    lists.position_starts.append(len(lists.positions))
+    return lists
+
+
+def _invert_by_numpy(tokens: _Tokens, terms: int) -> _Lists:
+    """Return the same as `_invert`."""
+    from vmrag_link.numpy_loading import np
+
+    sizes = np.asarray(tokens.sizes)
+    lists = np.asarray(tokens.terms, np.uint32)[np.asarray(tokens.words)]
+    texts = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
+    if tokens.fields > 1:
+        lists = lists * tokens.fields + texts % tokens.fields
+    numbers = np.arange(terms * tokens.fields + 1, dtype=np.uint32)
+    if len(numbers) <= _SHORT:  # numpy sorts them in a third of the time
+        lists, numbers = lists.astype(np.uint16), numbers.astype(np.uint16)
+    order = np.argsort(lists, kind="stable")
+    lists, texts = lists[order], texts[order]
+    positions = order - (np.cumsum(sizes) - sizes)[texts]
+    changes = (lists[1:] != lists[:-1]) | (texts[1:] != texts[:-1])
+    begins = np.append(0, np.flatnonzero(changes) + 1)[: len(texts)]
+    return _Lists(
+        np.searchsorted(lists[begins], numbers).astype(np.uint32),
+        (texts[begins] // tokens.fields + tokens.first).astype(np.uint32),
+        np.diff(begins, append=len(texts)).astype(np.uint32),
+        np.searchsorted(lists, numbers).astype(np.uint32),
+        positions.astype(np.uint32),
+    )
+
+
+def _shrink(values: Numbers, largest: int) -> tuple[Code, bytes]:
+    """Return the smallest type for the largest value, and all values in it, little-endian."""
+    code = next(code for code, size in _SIZES.items() if largest < 1 << 8 * size)
+    ratio = values.itemsize // _SIZES[code]
+    first = 0 if sys.byteorder == "little" else ratio - 1
+    small = array(code, memoryview(values).cast("B").cast(code)[first::ratio].tobytes())
+    if sys.byteorder == "big":
+        small.byteswap()
+    return code, small.tobytes()
+
+
+def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[str, tuple[Code, bytes]]) -> bytes:
+    places, parts, end = {}, [], 0
+    for name, (code, content) in arrays.items():
+        places[name] = (code, end, len(content) // _SIZES[code])
+        padding = -len(content) % _ALIGNMENT
+        parts += [content, bytes(padding)]
+        end += len(content) + padding
+    header = msgspec.json.encode(_Header(fields, slots, places, end))
+    header += b" " * (-len(header) % _ALIGNMENT)
+    return b"".join([len(header).to_bytes(_ALIGNMENT, "little"), header, *parts])
+
+
+class Holding(NamedTuple):
+    """Chunks of a piece (`keywords.piece_of`) that hold a word in one field: slots, ascending, and
+    how often. `alive` has a byte for each slot of the piece, 1 if the view counts it. It is empty
+    if the view counts all.
+    """
+
+    piece: int
+    slots: Sequence[int]
+    frequencies: Sequence[int]
+    alive: bytes
+
+    def alive_pairs(self) -> Iterable[tuple[int, int]]:
+        """Return the slots that the view counts, and how often each holds the word."""
+        pairs = zip(self.slots, self.frequencies, strict=True)
+        return itertools.compress(pairs, map(self.alive.__getitem__, self.slots)) if self.alive else pairs
+
+
+class Postings:
+    """The words of one collection in a segment. Raises `ValueError` for a damaged file."""
+
+    def __init__(self, content: mmap.mmap | bytes, *, slots: int) -> None:
+        self._blocks: list[_Block] = []
+        at = end = 0
+        while at < len(content):
+            block = _Block(content, at)
+            if block.slots.start != end:
+                raise ValueError(f"a block of words begins with slot {block.slots.start} instead of {end}")
+            self._blocks.append(block)
+            at, end = block.end, block.slots.stop
+        if end != slots:
+            raise ValueError(f"a file of words has {end} of {slots} slots")
+
+    def list_blocks(self) -> Iterator[tuple[tuple[str, ...], range, bytes]]:
+        """Return fields, slots and bytes of each block."""
+        return ((block.fields, block.slots, block.read_content()) for block in self._blocks)
+
+    def find_lists(self, terms: Sequence[str], *, names: bool = False) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Return the slots that hold a word, ascending, and how often, for each block and field.
+
+        A word that FTS5 takes apart (`snake_case`) is a phrase: its terms must follow each other.
+        `names`: only among the names that code declares.
+        """
+        encoded = [term.encode() for term in terms[:_MOST_PARTS]]
+        for block in self._blocks:
+            numbers = [block.number_of(term) for term in encoded]
+            if min(numbers) >= 0:
+                for field, name in enumerate(block.fields):
+                    if name == NAMES or not names:
+                        yield (
+                            block.list_of(numbers[0], field) if len(numbers) == 1 else block.find_phrase(numbers, field)
+                        )
+
+
+class _Block:
+    def __init__(self, content: mmap.mmap | bytes, at: int) -> None:
+        self._content, self._at = content, at
+        first = at + _ALIGNMENT
+        self._arrays = first + int.from_bytes(content[at:first], "little")
+        header = msgspec.json.decode(content[first : self._arrays], type=_Header)
+        self.fields = header.fields
+        self.slots = range(*header.slots)
+        self.end = self._arrays + header.size
+        if not self._arrays <= self.end <= len(content):
+            raise ValueError("a block of words is cut")
+        self._places = header.arrays
+        _, self._terms, _ = header.arrays["terms"]
+        self._term_starts = self._read("term_starts")
+        self._starts = self._read("starts")
+        self._slots = self._read("slots")
+        self._frequencies = self._read("frequencies")
+
+    def read_content(self) -> bytes:
+        return self._content[self._at : self.end]
+
+    def _read(self, name: str) -> Sequence[int]:
+        code, first, length = self._places[name]
+        first += self._arrays
+        return read_numbers(memoryview(self._content)[first : first + length * _SIZES[code]], code)
+
+    def number_of(self, term: bytes) -> int:
+        """Return the number of a term; -1 if no chunk holds it."""
+        terms = range(len(self._term_starts) - 1)
+        number = bisect.bisect_left(terms, term, key=self._term)
+        return number if number < len(terms) and self._term(number) == term else -1
+
+    def _term(self, number: int) -> bytes:
+        first = self._arrays + self._terms
+        return self._content[first + self._term_starts[number] : first + self._term_starts[number + 1]]
+
+    def list_of(self, number: int, field: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the slots that hold a term in a field, and how often."""
+        at = number * len(self.fields) + field
+        rows = slice(self._starts[at], self._starts[at + 1])
+        return self._slots[rows], self._frequencies[rows]
+
+    def find_phrase(self, numbers: Sequence[int], field: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the slots in which these terms follow each other in a field, and how often."""
+        lists = [self.list_of(number, field) for number in numbers]
+        common = set(lists[0][0]).intersection(*(slots for slots, _ in lists))
+        begins: set[tuple[int, int]] = set()
+        for before, number in enumerate(numbers if common else ()):
+            places = {(slot, position - before) for slot, position in self._places_of(number, field, common)}
+            begins = begins & places if before else places
+        counts = Counter(slot for slot, _ in sorted(begins))
+        return list(counts), list(counts.values())
+
+    def _places_of(self, number: int, field: int, slots: set[int]) -> Iterator[tuple[int, int]]:
+        """Return the positions of a term in some slots."""
+        positions = self._read("positions")
+        at = self._read("position_starts")[number * len(self.fields) + field]
+        for slot, frequency in zip(*self.list_of(number, field), strict=True):
+            if slot in slots:
+                for position in positions[at : at + frequency]:
+                    yield slot, position
+            at += frequency
