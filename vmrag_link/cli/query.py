@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -23,7 +23,6 @@ from vmrag_link.ops.index import passages as operation
 from vmrag_link.ops.index.passage_places import PlacedPassage
 from vmrag_link.ops.index.passages import PassageReport
 from vmrag_link.ops.index.query import how_to_keep
-from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query
 from vmrag_link.workspace import ReadableStore, Workspace
@@ -119,8 +118,8 @@ def command(
             collections=collection or None,
             k=k or (MOST_HITS if budget else settings.k),
             mode=Mode(mode or settings.mode),
-            where=filters.parse(where) if where else None,
-            where_document=filters.parse(where_document) if where_document else None,
+            where=_parse_filter(where) if where else None,
+            where_document=_parse_filter(where_document) if where_document else None,
             narrowing=narrowed,
         )
         if symbols is not None:
@@ -322,3 +321,9 @@ def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
         raise UsageInvalid(f"{hit.name} came from no file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
+
+
+def _parse_filter(text: str) -> dict[str, Any]:
+    from vmrag_link.retrieval import filters  # most queries have none
+
+    return filters.parse(text)

@@ -14,13 +14,13 @@ from vmrag_link.index.postings import Holding
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import IndexedPiece, pieces_of
-from vmrag_link.retrieval import bm25, code_ranking, fusion
+from vmrag_link.retrieval import bm25, fusion
 from vmrag_link.retrieval.bm25 import WordScores
-from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.fusion import Parts, Ranking
 from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
+    from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
     from vmrag_link.retrieval.vectors import ExactVectors
 
 DEPTH = 100
@@ -55,6 +55,8 @@ class Asked:
     @functools.cached_property
     def of_code(self) -> CodeQuestion:
         """What is asked of collections of code."""
+        from vmrag_link.retrieval.code_ranking import CodeQuestion
+
         return CodeQuestion(self.text, of_paths=self.of_paths)
 
     def chosen(self, held: IndexedCollection) -> Sequence[int] | None:
@@ -129,11 +131,15 @@ class Ranker:
         highest = max(scores.values(), default=0)
         for held, part in zip(asked.collections, parts, strict=True):
             if held.collection.is_code:
+                from vmrag_link.retrieval import code_ranking
+
                 own = {row: scores[row] for row in part.words}
                 scores |= code_ranking.ranked(own, asked.of_code, self._piece, self._index.texts, highest)
         return scores, fusion.UNIT
 
     def _piece(self, row: int) -> RankedPiece:
+        from vmrag_link.retrieval.code_ranking import RankedPiece
+
         first = flat_files.first_row(self._lengths, row)
         if first not in self._code:
             chunk = self._index.chunk(first)
@@ -160,8 +166,12 @@ class Ranker:
         held = {each.collection.name: each for each in asked.collections}
         words: dict[str, list[Sequence[Holding]]] = {name: [] for name in held}
         code = [name for name, each in held.items() if each.collection.is_code]
-        for names, terms in ((held.keys() - code, keywords.terms), (code, asked.of_code.terms)):
-            for term in terms(asked.text) if names else ():
+        documents = held.keys() - code
+        questions = [(documents, keywords.terms(asked.text) if documents else [])]
+        if code:
+            questions.append((set(code), asked.of_code.terms(asked.text)))
+        for names, terms in questions:
+            for term in terms:
                 for name, holdings in self._index.holdings(term, names).items():
                     words[name].append(holdings)
         self._measure(held)
