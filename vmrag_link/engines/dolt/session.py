@@ -174,9 +174,9 @@ class DoltSession(BaseSession[str]):
         return branches
 
     def _note_branches(self) -> None:
-        """Spare the next command a program: this one can still tell."""
+        """Spare the next command a program: this one can still tell. A server is not asked."""
         known = _read_known(self.folder)
-        if self.connection.asleep or (known and all(map(known.has, self._revisions))):
+        if self.connection.asleep or not self.connection.settled or (known and all(map(known.has, self._revisions))):
             return
         heads = {each.head for each in self.branches()}
         if self._latest:

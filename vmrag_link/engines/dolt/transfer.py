@@ -108,7 +108,7 @@ def push(
         }
         with engine_inspection.before_push():
             inspection.require_sound(session, heads, known=remotes.heads(session.folder, remote), whose="")
-        session.connection.forget_remotes()
+        _prepare_session(session, url)
         remotes.register(session.folder, session.connection, remote, url)
         try:
             check = remotes.growth_check(session.folder, session.limits.file_bytes)
@@ -162,7 +162,7 @@ def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, u
     folder, connection = session.folder, session.connection
     remotes.require_there(url)
     require_room(url, folder, session.limits)
-    connection.forget_remotes()
+    _prepare_session(session, url)
     remotes.register(folder, connection, remote, url)
     known, foreign = remotes.heads(folder, remote), remotes.foreign_heads(folder, remote)
     try:
@@ -177,6 +177,14 @@ def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, u
         raise
     ours = {name: head for name, head in heads.items() if name not in foreign}
     remotes.note(folder, remote, Noted(url, ours, foreign))
+
+
+def _prepare_session(session: DoltSession, url: str) -> None:
+    """Let Dolt see what the remote holds now, and give a server the present password."""
+    if remotes.folder_of(url) is None:
+        session.connection.release()
+    else:
+        session.connection.forget_remotes()
 
 
 def _require_true(folder: Path, access: DoltAccess) -> None:
