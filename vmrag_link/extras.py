@@ -7,9 +7,7 @@ takes ten times as long to read.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import sysconfig
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,6 +80,9 @@ def shell_command() -> str:
 
     The environment of `uvx` is on the PATH of the program that `uvx` starts, and of no other one.
     """
+    import shutil
+    import sysconfig
+
     path = shutil.which("vmrag")
     if path and not (_is_of_uvx() and Path(path).is_relative_to(sys.prefix)):
         return "vmrag"

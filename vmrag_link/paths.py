@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +28,7 @@ JJ_WORKSPACES = "vmrag/jj"
 """Below the common directory: a git directory for each workspace of jj (`git.jj`)."""
 STALE_SECONDS = 600
 TEMPORARY_LENGTH = 50
+_TEMPORARY = r"(?s)\.(.*)\.[0-9a-f]{12}\.tmp"  # compiled if there is one
 """Characters of a file's name that stand in the name of its successor while that is written."""
 SPARE_BYTES = 32_000_000
 """What is left free on a disk by whoever may be asked to write much."""
@@ -222,6 +224,11 @@ class Places(NamedTuple):
         return self.own / "applied"
 
     @property
+    def view_folders(self) -> tuple[Path, ...]:
+        """The folders of the views that count the segments of the work trees."""
+        return self.views, self.working_copies, self.source_views
+
+    @property
     def source_state(self) -> Path:
         """Which index of files of the tree answers for this work tree, and what was seen of them;
         derived.
@@ -397,9 +404,11 @@ def remove_temporaries(path: Path) -> None:
 
 
 def _temporaries(folder: Path, name: str) -> Iterator[Path]:
-    import glob  # few look for any
-
-    return folder.glob(f".{glob.escape(name[:TEMPORARY_LENGTH]) or '*'}.{'[0-9a-f]' * 12}.tmp")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = re.fullmatch(_TEMPORARY, entry.name) if entry.name.endswith(".tmp") else None
+            if match and (not name or match[1] == name[:TEMPORARY_LENGTH]):
+                yield Path(entry)
 
 
 def sweep_temporaries(*folders: Path) -> None:

@@ -9,6 +9,10 @@ from vmrag_link import startup
 
 startup.begin()
 
-from vmrag_hooks import run, shims  # noqa: E402
+from vmrag_hooks import run  # noqa: E402
 
-startup.leave(shims.REFUSES if run.main(sys.argv[1:]) else 0)
+if run.main(sys.argv[1:]):
+    from vmrag_hooks import shims
+
+    startup.leave(shims.REFUSES)
+startup.leave(0)

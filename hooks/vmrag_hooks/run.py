@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_hooks.boundary import ANSWER_SECONDS, Notes, TooMuch, guarded, say
-from vmrag_link.git.hook_config import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import follow_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
@@ -33,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     else 0.
     """
     hook = argv[0]
-    if hook in SYNCING:
+    if hook.startswith("post-"):
         follow(Path())
         return 0
     from vmrag_hooks import checks  # a checkout should not wait for it

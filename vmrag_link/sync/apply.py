@@ -304,11 +304,14 @@ def evict(context: SyncContext) -> None:
     """Remove the spare views beyond the limit, but for those that are being read, and the segments
     that no view counts any more.
     """
-    from vmrag_link.sync import source_views
-
-    places = context.places
+    places, segments = context.places, context.views.segments
     context.views.evict(bound=lambda: bindings.bound_views(places), keep_bytes=context.keep_bytes)
-    source_views.evict(places, keep_bytes=context.keep_bytes)
+    if places.source_views.is_dir():
+        from vmrag_link.sync import source_views  # a checkout waits for imports
+
+        source_views.evict(places, keep_bytes=context.keep_bytes)
+    segments.sweep()
+    segments.collect(places.view_folders)
 
 
 def living_copies(context: SyncContext) -> Iterator[Path]:

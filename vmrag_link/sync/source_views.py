@@ -108,7 +108,7 @@ def bind(places: Places, binding: SourceBinding) -> None:
     if before and before.ephemeral and before.view != binding.view:
         if kept.discard(kept.root / before.view, unless=lambda: bound_views(places)):
             remove_orphaned_lock(lock_of(kept.root / before.view))
-        kept.segments.collect(view_folders(places))
+        kept.segments.collect(places.view_folders)
 
 
 def bound_views(places: Places) -> set[Path]:
@@ -121,19 +121,10 @@ def bound_views(places: Places) -> set[Path]:
 
 
 def evict(places: Places, *, keep_bytes: int) -> None:
-    """Remove the spare views of sources beyond the limit, what killed builders left, and segments
-    that no view counts any more.
-    """
+    """Remove the spare views of sources beyond the limit, and what killed builders left."""
     kept = Views(places.source_views)
     kept.sweep()
     kept.evict(bound=lambda: bound_views(places), keep_bytes=keep_bytes)
-    kept.segments.sweep()
-    kept.segments.collect(view_folders(places))
-
-
-def view_folders(places: Places) -> tuple[Path, ...]:
-    """Where views lie that count the segments of the work trees."""
-    return places.views, places.working_copies, places.source_views
 
 
 def _read_binding(path: Path) -> SourceBinding | None:

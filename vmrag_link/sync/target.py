@@ -79,11 +79,11 @@ def pinned(places: Places, trigger: Trigger) -> str | None:
 
 def read_own_pin(places: Places, data: bytes) -> Pin:
     """The work tree's pin. Raises `PinMalformed`, whose hint is what brings back this one."""
-    from vmrag_link.git import pin_conflict
-
     try:
         return read_pin(places.kb, data)
     except PinMalformed as error:
+        from vmrag_link.git import pin_conflict
+
         hint = pin_conflict.restore_hint(places)
         raise PinMalformed(error.message, hint=hint, **error.details) from None
 

@@ -278,6 +278,8 @@ class Sources:
             return
         keep_bytes = self._ws.settings.config.index.keep_mb * MEGABYTE
         source_views.evict(self._ws.places, keep_bytes=keep_bytes)
+        self.views.segments.sweep()
+        self.views.segments.collect(self._ws.places.view_folders)
 
     def distrust(self) -> None:
         """Look at the view that answers for this work tree whole from now on; damaged, it is made

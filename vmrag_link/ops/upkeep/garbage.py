@@ -116,7 +116,7 @@ def _rewrite_segments(ws: Workspace) -> None:
         file_failures(),
     ):  # queries tell of damage, and mend it
         upkeep.rewrite(ws.views)
-    ws.views.segments.collect(source_views.view_folders(ws.places))
+    ws.views.segments.collect(ws.places.view_folders)
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -130,7 +130,7 @@ def _spare(ws: Workspace) -> list[Path]:
     bound = bindings.bound_views(ws.places)
     spare = ws.views.spare(bound=bound, keep_bytes=_kept_bytes(ws))
     spare += ws.sources.views.spare(bound=source_views.bound_views(ws.places), keep_bytes=_kept_bytes(ws))
-    return [*spare, *ws.views.segments.spare(source_views.view_folders(ws.places), without=spare)]
+    return [*spare, *ws.views.segments.spare(ws.places.view_folders, without=spare)]
 
 
 def _stores(ws: Workspace) -> list[Path]:

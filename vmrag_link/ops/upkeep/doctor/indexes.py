@@ -28,7 +28,7 @@ from vmrag_link.index.view import problem_of, unembedded
 from vmrag_link.ops.follow.sync import sync, wait_for_server
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import background, chroma_sharing, shared_vectors, source_views
+from vmrag_link.sync import background, chroma_sharing, shared_vectors
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores, find_problem
 from vmrag_link.workspace import Workspace, source_tree
 
@@ -122,7 +122,7 @@ def _check_sources(ws: Workspace) -> Iterator[Finding]:
 def _drop_sources(ws: Workspace, finding: Finding) -> str:
     if not ws.sources.views.discard(Path(finding.subject)):
         raise Busy("Another process reads that index.", hint="Run it again when that has finished.")
-    ws.views.segments.collect(source_views.view_folders(ws.places))
+    ws.views.segments.collect(ws.places.view_folders)
     return "Removed it; the next query builds it again."
 
 
