@@ -7,18 +7,21 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.cli import forked
 from tests.support.long import LONG
 from tests.support.mcp import Tools
 from tests.support.pace import slack
 from tests.support.repos import isolate
 from tests.support.sources import commit
-from tests.support.terminal import SCRIPT, Done, Project, new_project
+from tests.support.terminal import Done, Project, new_project
+from vmrag_link.cli.main import run
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -32,8 +35,8 @@ sources:
     write: true
 """
 SECRET = "the secret of another folder"
-PATIENCE = 60
 MEMORY = 2_000_000_000
+"""Bytes that a command may use, in addition to what the tests use already."""
 
 
 @pytest.fixture
@@ -49,18 +52,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def typed(project: Project, *arguments: str) -> Done:
     """Run a process with little memory and time."""
-    outcome = subprocess.run(
-        [SCRIPT, *arguments],
-        cwd=project.top,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE * slack(),
-        stdin=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-        env=os.environ | {"GIT_EDITOR": "sed -i s/good/better/"},
-    )
-    return Done(outcome.returncode, outcome.stdout, outcome.stderr)
+
+    def call() -> int:
+        if sys.platform == "linux":
+            present = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (present + MEMORY,) * 2)
+        return run(arguments)
+
+    return forked(call, project.top, environ=os.environ | {"GIT_EDITOR": "sed -i s/good/better/"})
 
 
 def outside(project: Project) -> Path:

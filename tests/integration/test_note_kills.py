@@ -91,19 +91,23 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def make(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Project]:
+def make(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Project]:
+    """Return the same repository each time, with two notes that git never had."""
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("GIT_EDITOR", f"printf '{NEW}' >")
+    project = Project(copy_tree(template, tmp_path / "project"))
+    project.vmrag("trust", "--yes")
+    project.vmrag("add", "-m", STAGED, "--id", "decisions/staged", "--replace")
+    project.vmrag("add", "-m", STAGED, "--id", "decisions/gone", "--replace")
+    project.vmrag("rm", "notes/decisions/gone")
+    prepared = copy_tree(project.top, tmp_path / "prepared")
 
-    def copied(name: str) -> Project:
-        project = Project(copy_tree(template, tmp_path / name))
-        project.vmrag("trust", "--yes")
-        project.vmrag("add", "-m", STAGED, "--id", "decisions/staged", "--replace")
-        project.vmrag("add", "-m", STAGED, "--id", "decisions/gone", "--replace")
-        project.vmrag("rm", "notes/decisions/gone")
+    def restore() -> Project:
+        shutil.rmtree(project.top)
+        copy_tree(prepared, project.top)
         return project
 
-    return copied
+    return restore
 
 
 def files(project: Project) -> dict[str, str]:
@@ -139,7 +143,7 @@ def require_usable(project: Project) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
-    project = make("unharmed")
+    project = make()
     before = files(project)
     outcome = killed(project, 0, COMMANDS[name])
     assert outcome.code == 0, outcome
@@ -147,7 +151,7 @@ def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
     assert before != after
     chosen = range(1, steps + 1) if LONG else sorted({1, *range(1 + steps % 9, steps, 9), steps - 1, steps})
     for step in chosen:
-        project = make(str(step))
+        project = make()
         outcome = killed(project, step, COMMANDS[name])
         if outcome.code == 0:  # a run can have a few steps less than the first one
             assert int(outcome.err.rpartition("steps: ")[2]) < step, outcome
@@ -158,7 +162,7 @@ def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
 
 
 def test_temporary_file_of_a_killed_command_is_used_again(make):
-    project = make("project")
+    project = make()
     outcome = driven(project, "os.rename = die", *COMMANDS["replace"])
     assert outcome.code == -signal.SIGKILL
     assert (project.own / "note.tmp").read_text() == NEW
@@ -168,7 +172,7 @@ def test_temporary_file_of_a_killed_command_is_used_again(make):
 
 
 def test_note_is_written_if_git_keeps_its_data_on_another_disk(make, tmp_path):
-    project, place = make("project"), tmp_path / "git"
+    project, place = make(), tmp_path / "git"
     place.mkdir()
     with mounted(place, 8_000):
         shutil.move(project.top / ".git", place / "data")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.long import examples
 from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import ContentRefused
 from vmrag_link.settings import SourceSettings
@@ -56,7 +57,7 @@ beginnings = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(ids, texts, beginnings, st.dictionaries(keys, values, max_size=4))
 def test_note_comes_back_as_it_was(doc_id, text, beginning, metadata):
     content, path = beginning + text, notes.note_path(SOURCE, doc_id)
