@@ -106,7 +106,7 @@ def record(project: Project, message: str) -> None:
     """As `know`, and commit it with the code."""
     know(project, message)
     project.git("add", "-A")
-    project.git("commit", "-q", "-m", message)
+    project.git("commit", "-q", "--no-verify", "-m", message)
 
 
 def vmrag_says(project: Project, arguments: list[str]) -> str:

@@ -76,7 +76,7 @@ class User(Project):
         self.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
         self.vmrag("commit", "-m", message or f"{name}: {text[:20]}")
         self.git("add", "-A")
-        self.git("commit", "-q", "-m", message or name)
+        self.git("commit", "-q", "--no-verify", "-m", message or name)
         return self.pinned
 
     def fingerprint(self) -> str:
@@ -155,7 +155,7 @@ def build(top: Path, *options: str) -> None:
     ada.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
     ada.vmrag("commit", "-m", "first")
     ada.git("add", "-A")
-    ada.git("commit", "-q", "-m", "first")
+    ada.git("commit", "-q", "--no-verify", "-m", "first")
     ada.git("push", "-q", "-u", "origin", "main")
 
 

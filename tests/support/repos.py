@@ -99,13 +99,14 @@ class Repo:
         """Write and commit files, `pin=` being `.dolt-version`, which nothing checks, and None
         removing it; returns the hash.
         """
-        for name, content in files.items():
-            path = ".dolt-version" if name == "pin" else name
-            if content is None:
-                self.git("rm", "-q", path)
-            else:
-                self.write(path, content)
-                self.git("add", "-f", path)
+        paths = {".dolt-version" if name == "pin" else name: content for name, content in files.items()}
+        if removed := [path for path, content in paths.items() if content is None]:
+            self.git("rm", "-q", *removed)
+        written = {path: content for path, content in paths.items() if content is not None}
+        for path, content in written.items():
+            self.write(path, content)
+        if written:
+            self.git("add", "-f", *written)
         unchecked = ["--no-verify"] if "pin" in files else []
         self.git("commit", "-q", "--allow-empty", *unchecked, "-m", message)
         return self.git("rev-parse", "HEAD")
