@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.documents import chunking
 from vmrag_link.errors import IndexFailed
@@ -97,18 +96,12 @@ class IndexedRows:
         if not self._is_source(name):
             return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
         path = self._path_of(header)
+        file_format = formats.find_built_in(path)
         return Document(
             *(name, header.doc_id, header.title, text, header.content_hash, header.metadata),
             source=path,
-            file_type=_find_file_type(path, is_code=self._held[name].is_code),
+            file_type=file_format.file_type if file_format else "",
         )
-
-
-def _find_file_type(path: str, *, is_code: bool) -> str:
-    if is_code:
-        return languages.language_of(path)
-    file_format = formats.find_built_in(path)
-    return file_format.file_type if file_format else ""
 
 
 def _locate_documents(
