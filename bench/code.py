@@ -26,7 +26,8 @@ from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.reader import View
 
 DEPTH = 100
 BUDGETS = (500, 1000, 2000, 4000)

@@ -121,17 +121,17 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 BUDGETS = {
     "--version": Budget(11, 0),
     "status": Budget(126, 6),
-    "log": Budget(109, 6),
-    "query --mode keyword setup": Budget(137, 3),
-    "query setup": Budget(142, 3, "simsimd"),
+    "log": Budget(93, 6),
+    "query --mode keyword setup": Budget(133, 3),
+    "query setup": Budget(138, 3, "simsimd"),
 }
 
 
 FILES = {
     "status": Budget(121, 5, "yaml"),
-    "query --mode keyword setup": Budget(134, 5, "yaml"),
-    "list": Budget(132, 5, "yaml"),
-    "sync": Budget(103, 5, "yaml"),
+    "query --mode keyword setup": Budget(130, 5, "yaml"),
+    "list": Budget(128, 5, "yaml"),
+    "sync": Budget(99, 5, "yaml"),
 }
 """In a repository without a knowledge base, in which no Chroma store is in use."""
 
@@ -157,8 +157,8 @@ def test_a_command_that_reads_stays_in_its_budget(project, line):
 
 def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
-    require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(150, 5))
-    require(load(project, "commit", "-m", "rest"), Budget(133, 5))
+    require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(147, 5))
+    require(load(project, "commit", "-m", "rest"), Budget(129, 5))
 
 
 PROCESSES = {
@@ -197,9 +197,9 @@ def test_command_that_moves_documents_stays_in_its_budget_of_processes(
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
-    require(load(project, "post-checkout", kind="hook"), Budget(86, 2))
+    require(load(project, "post-checkout", kind="hook"), Budget(78, 2))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(108, 2))
+    require(load(project, "post-checkout", kind="hook"), Budget(100, 2))
     assert project.pinned == project.status()["index"]["revision"]
 
 

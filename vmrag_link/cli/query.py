@@ -25,11 +25,12 @@ from vmrag_link.ops.index.passages import PassageReport
 from vmrag_link.ops.index.query import how_to_keep
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query
-from vmrag_link.workspace import ReadableStore, Workspace
+from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.ops.index.answer_since import AnswerSince
     from vmrag_link.ops.index.packed_answer import PackedReport
+    from vmrag_link.workspace import ReadableStore
 
 
 @vmrag_command("query")

@@ -23,14 +23,16 @@ import os
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from vmrag_link.index.views import Views
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.sync.target import Target, Trigger, pinned, read_trigger
+
+if TYPE_CHECKING:
+    from vmrag_link.index.views import Views
 
 WORKSPACE = "workspace.json"
 BINDING_FORMAT: Literal[2] = 2

@@ -1,38 +1,28 @@
 """The settings that count in a work tree, and what follows from them: its limits, its permissions,
-the embedding models of its collections, the stores of Chroma on this machine, and the server
-through which a team shares indexes.
+and the embedding models of its collections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link import __version__, env
+from vmrag_link import env
 from vmrag_link import trust as trusted
-from vmrag_link.chroma.stores import Stores
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.index.view import FORMAT
-from vmrag_link.index.views import Views
-from vmrag_link.models import Collection, Record, canonical_json
+from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
 from vmrag_link.settings import keys as settings_keys
-from vmrag_link.sync.chroma_state import ChromaStores
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma.check import Vectors
-    from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice, Permission
-    from vmrag_link.engines.base import Engine
-    from vmrag_link.sync.chroma_sharing import Publisher, Sharing
 
 
 MOST_DOCUMENTS = 10_000_000
@@ -156,60 +146,3 @@ class Models:
         if choice not in self._loaded:
             self._loaded[choice] = choice.load()
         return self._loaded[choice]
-
-
-class WorkspaceChroma(NamedTuple):
-    """Its parts are made of the settings when they are asked for. Raises `ConfigInvalid`."""
-
-    places: Places
-    views: Views
-    settings: WorkspaceSettings
-    engine: Callable[[], Engine]
-    vectors: Vectors
-
-    @property
-    def local(self) -> ChromaStores:
-        """Chroma's stores, for its own clients."""
-        index = self.settings.config.index
-        stores = Stores(self.places.chroma, store_documents=index.store_documents)
-        return ChromaStores(self.places, self.views, stores, index.chroma, self._rules)
-
-    @property
-    def _rules(self) -> str:
-        """A text that differs if other files of a commit are in a store; empty if no file is."""
-        config, places = self.settings.config, self.places
-        proposed = not (places.config.exists() or places.pin.exists())
-        if config.chroma.sources == "off" or not (config.sources or proposed):
-            return ""
-        named = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
-        writable = [source.collection for source in config.sources if source.write]
-        decisive = (config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, named)
-        return canonical_json([__version__, FORMAT, *decisive])
-
-    @property
-    def server(self) -> ServerAddress | None:
-        """The Chroma server through which indexes are shared, if there is one."""
-        if self.settings.config.chroma.mode == "embedded":
-            return None
-        return trusted.server(self.settings.loaded)
-
-    @property
-    def sharing(self) -> Sharing:
-        """How the bound views stand to the server."""
-        from vmrag_link.sync.chroma_sharing import Sharing
-
-        return Sharing(self.places, self.views, self.server, self.settings.config.chroma.share)
-
-    @property
-    def publisher(self) -> Publisher:
-        """What puts indexes on the server."""
-        from vmrag_link.sync.chroma_sharing import Publisher
-
-        settings = self.settings
-        return Publisher(self.engine(), self.vectors, settings.config.index.store_documents, settings.lock_timeout)
-
-    def follow(self) -> None:
-        """Let the stores, here and on the server, come after the bound index."""
-        self.local.follow()
-        if self.settings.config.chroma.mode != "embedded":
-            self.sharing.follow(self.local.start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.index import view as views
-from vmrag_link.index.views import Views
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import Places
@@ -22,14 +21,9 @@ from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding, Position
-from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons, twins
-from vmrag_link.workspace.local_store import LocalStore
-from vmrag_link.workspace.reader import Reader
-from vmrag_link.workspace.settings import Models, WorkspaceChroma, WorkspaceSettings
-from vmrag_link.workspace.source_tree import SourceStore
-from vmrag_link.workspace.sources import Sources
+from vmrag_link.workspace.settings import Models, WorkspaceSettings
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
@@ -37,9 +31,16 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.index.reader import IndexReader
     from vmrag_link.index.view import IndexedCollection
+    from vmrag_link.index.views import Views
     from vmrag_link.retrieval.fusion import Ranking
     from vmrag_link.sync.apply import SyncReport
+    from vmrag_link.sync.context import SyncContext
     from vmrag_link.sync.indexer import Indexer
+    from vmrag_link.workspace.chroma import WorkspaceChroma
+    from vmrag_link.workspace.local_store import LocalStore
+    from vmrag_link.workspace.reader import Reader
+    from vmrag_link.workspace.source_tree import SourceStore
+    from vmrag_link.workspace.sources import Sources
 
 
 class Workspace:
@@ -69,10 +70,6 @@ class Workspace:
         """Why this command could not fetch the knowledge base of a clone."""
         self.unbuilt: VmragError | None = None
         self.offline: ServerUnreachable | None = None
-        self.reader = Reader(self)
-        self.local = LocalStore(self)
-        self.sources = Sources(self)
-        self.files = SourceStore(self)
         self._patience = patience
         self._answer_seconds = answer_seconds
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
@@ -113,15 +110,17 @@ class Workspace:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-        self.local.close()
-        self.files.close()
+        for part in ("local", "files"):
+            if part in self.__dict__:
+                getattr(self, part).close()
 
     def release(self) -> None:
         """Between two commands: nobody waits for the files of sources that were looked at, and the
         next one looks at them anew.
         """
-        self.files.close()
-        self.sources = Sources(self)
+        if "files" in self.__dict__:
+            self.files.close()
+        self.__dict__.pop("sources", None)
         self.elsewhere = None
 
     # -- settings ----------------------------------------------------------------------------------
@@ -161,6 +160,32 @@ class Workspace:
 
     # -- parts -------------------------------------------------------------------------------------
 
+    @cached_property
+    def reader(self) -> Reader:
+        from vmrag_link.workspace.reader import Reader
+
+        return Reader(self)
+
+    @cached_property
+    def local(self) -> LocalStore:
+        """The documents on this machine alone."""
+        from vmrag_link.workspace.local_store import LocalStore
+
+        return LocalStore(self)
+
+    @cached_property
+    def sources(self) -> Sources:
+        from vmrag_link.workspace.sources import Sources
+
+        return Sources(self)
+
+    @cached_property
+    def files(self) -> SourceStore:
+        """The files of sources as documents."""
+        from vmrag_link.workspace.source_tree import SourceStore
+
+        return SourceStore(self)
+
     @property
     def initialized(self) -> bool:
         return opening.there(self.places.kb)
@@ -189,11 +214,15 @@ class Workspace:
 
     @property
     def views(self) -> Views:
+        from vmrag_link.index.views import Views
+
         return Views(self.places.views)
 
     @property
     def chroma(self) -> WorkspaceChroma:
         """Chroma's stores here, and the server that shares indexes."""
+        from vmrag_link.workspace.chroma import WorkspaceChroma
+
         return WorkspaceChroma(self.places, self.views, self.settings, lambda: self.engine, self.vectors)
 
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
@@ -210,6 +239,8 @@ class Workspace:
 
     @property
     def sync_context(self) -> SyncContext:
+        from vmrag_link.sync.context import SyncContext
+
         return SyncContext(
             places=self.places,
             index_file=self.index_file,
@@ -324,6 +355,8 @@ class Workspace:
         """The names of the collections in the bound index; none where there is none."""
         bound = self.binding
         with contextlib.suppress(IndexFailed):
+            from vmrag_link.index import view as views
+
             return views.read(self.views.root / bound.view).collections if bound else ()
         return ()
 
@@ -338,6 +371,8 @@ class Workspace:
         """
         if index and not rebuild and self.position.gap(self.views) is None:
             self.chroma.follow()
+            return None
+        if not index and self.position.is_followed:
             return None
         from vmrag_link.sync import apply
 

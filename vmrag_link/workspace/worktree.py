@@ -7,21 +7,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from vmrag_link.engines.base import Engine
 from vmrag_link.errors import ServerUnreachable, VmragError
-from vmrag_link.index.views import Views
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sync.context import SyncContext
-from vmrag_link.sync.target import Target
-from vmrag_link.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
+    from vmrag_link.engines.base import Engine
+    from vmrag_link.index.views import Views
+    from vmrag_link.sync.context import SyncContext
     from vmrag_link.sync.indexer import Indexer
-    from vmrag_link.workspace.settings import Models
+    from vmrag_link.sync.target import Target
+    from vmrag_link.workspace.settings import Models, WorkspaceSettings
 
 
 STORED = "the knowledge base stores a collection of that name"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -50,9 +50,12 @@ from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.sources import require_whole
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import View
 
 DEPTH = 100
 """How far down an answer is looked for what should be at its top."""

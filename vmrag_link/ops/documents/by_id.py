@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmrag_link.documents import import_base
 from vmrag_link.engines.base import Write
@@ -15,7 +15,10 @@ from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, only_files, standing, with_sources
-from vmrag_link.workspace import ReadableStore, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore
 
 Found = tuple[Collection, Document]
 

@@ -35,11 +35,12 @@ from vmrag_link.models import (
 )
 from vmrag_link.settings.flaws import is_collection_name
 from vmrag_link.sync.target import read_trigger
-from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
+from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.ops.documents import branches
+    from vmrag_link.workspace import ReadableStore, SourceStore
 
 
 DOCUMENTS = "documents"
@@ -88,9 +89,11 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
     there = {each.name: each for each in ws.engine.collections(at)}
     if name in there:
         return there[name]
-    if isinstance(ws, SourceStore):
-        return _of_files(ws, name, there)
     if not isinstance(ws, Workspace):
+        from vmrag_link.workspace.source_tree import SourceStore
+
+        if isinstance(ws, SourceStore):
+            return _of_files(ws, name, there)
         raise no_collection(name, list(there))
     if any(each.collection == name for each in ws.sources.configured):
         raise source_read_only(name)

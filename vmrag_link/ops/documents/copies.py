@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from vmrag_link.documents.import_base import leads_out
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import plural
 from vmrag_link.models import SOURCE, At, Collection, Document, Record
-from vmrag_link.workspace import ReadableStore, Workspace, twins
+from vmrag_link.workspace import Workspace, twins
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore
 
 CODE = "STORED_COPIES"
 REMOVE = "vmrag sources dedupe"

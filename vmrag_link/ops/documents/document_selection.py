@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,9 @@ from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filters import keys_of, matching, matching_text
 from vmrag_link.retrieval.narrowed import MetadataColumns
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
 
 ALLOWANCE = 2_000
 """Characters of ids, metadata and embeddings beside the texts of a page that has no room left."""

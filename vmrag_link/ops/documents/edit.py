@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import Document, content_hash
@@ -12,7 +14,10 @@ from vmrag_link.ops.documents.put import PutRequest, put, version_of
 from vmrag_link.ops.documents.writing import WriteResult
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace
-from vmrag_link.workspace import DocumentStore, Workspace, local_store, source_tree
+from vmrag_link.workspace import Workspace, local_store, source_tree
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 
 def read_for_edit(ws: DocumentStore, name: str) -> Document:

@@ -26,10 +26,12 @@ from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.listings import SourceListing
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
+
+    from vmrag_link.workspace import DocumentStore
 
 IGNORED = "is ignored by git"
 EXCLUDED = "is excluded"

@@ -29,12 +29,13 @@ from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
-from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons, source_tree
+from vmrag_link.workspace import Workspace, local_store, reasons, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 if TYPE_CHECKING:
     from vmrag_link.ops.history.history import LogStep, Revisions
+    from vmrag_link.workspace import DocumentStore, ReadableStore
 
 _MARKS: Mapping[str, Literal["added", "modified"]] = {"added": "added", "modified": "modified", "unmerged": "modified"}
 

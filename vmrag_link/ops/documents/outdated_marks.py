@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from vmrag_link.errors import no_collection
 from vmrag_link.git import plumbing
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.sources.outdated import ChangedCitation, check_all_notes, check_notes
-from vmrag_link.workspace import ReadableStore, Workspace, source_tree
+from vmrag_link.workspace import Workspace, source_tree
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore
 
 MOST_SECONDS = 60.0
 """Limit of all git processes for a list of all notes."""

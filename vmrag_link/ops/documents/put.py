@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -25,7 +25,10 @@ from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.settings import SourceSettings
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
 """What becomes of a document whose id is taken.

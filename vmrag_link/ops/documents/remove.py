@@ -5,6 +5,7 @@ keep what no revision holds of the documents that a command takes away.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,8 +23,11 @@ from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName, NamedSelection, command_of
 from vmrag_link.settings import SourceSettings
-from vmrag_link.workspace import DocumentStore, Workspace, source_tree
+from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import SourceTree
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 
 class Removal(Record, frozen=True):

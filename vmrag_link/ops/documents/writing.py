@@ -26,11 +26,12 @@ from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target, held, unpinned, way_back
-from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_store, reasons
+from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
     from vmrag_link.index.draft import Draft
     from vmrag_link.ops.documents.note_files import NotesWritten
+    from vmrag_link.workspace import DocumentStore, LocalStore
 
 ATTEMPTS = 3
 
@@ -288,6 +289,8 @@ def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> WriteResult[
 
 
 def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
+    from vmrag_link.workspace import local_store
+
     engine = store.engine
     stamp = engine.stamp()
     planned = plan(local_store.AT)

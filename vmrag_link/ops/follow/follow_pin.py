@@ -19,10 +19,11 @@ from vmrag_link.errors import (
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending, recover
 from vmrag_link.sync import background
-from vmrag_link.workspace import ReadableStore, Workspace, reasons
+from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
     from vmrag_link.sync.apply import SyncReport
+    from vmrag_link.workspace import ReadableStore
 
 Tolerance = Literal["nothing", "git", "failures"]
 """When a command may answer from the state that was followed last.

@@ -5,6 +5,7 @@ query asks instead of the work tree, which is a commit's pin and its files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,8 +25,11 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.settings import Config, RetrievalSettings
 from vmrag_link.sync.target import left_behind
-from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
+from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.worktree import STORED, OpenSources
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View
 
 INCOMPLETE = "SOURCES_INCOMPLETE"
 _NAMED = 3
@@ -85,11 +89,13 @@ class Standing(Record, frozen=True):
 
 def standing(ws: ReadableStore) -> Standing:
     """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
-    if isinstance(ws, SourceStore):
+    if not isinstance(ws, Workspace):
+        from vmrag_link.workspace.source_tree import SourceStore
+
+        if not isinstance(ws, SourceStore):
+            return _unversioned(ws, plumbing.head(ws.places).commit)
         with ws.reader.view() as view:
             return viewed(ws, view)
-    if not isinstance(ws, Workspace):
-        return _unversioned(ws, plumbing.head(ws.places).commit)
     seen = ws.reader.moment()
     if not ws.engine.has_revision(seen.revision):
         raise reasons.unusable(ws, seen.target)
@@ -110,8 +116,11 @@ def standing_in_git(ws: Workspace, why: VmragError | None = None) -> Standing:
 
 def viewed(ws: ReadableStore, view: View) -> Standing:
     """Where an index that is held open answers from."""
-    if isinstance(ws, LocalStore):
-        return _unversioned(ws, view.git_head)
+    if not isinstance(ws, Workspace):
+        from vmrag_link.workspace.local_store import LocalStore
+
+        if isinstance(ws, LocalStore):
+            return _unversioned(ws, view.git_head)
     block = KbBlock(
         worktree=str(ws.places.top),
         git_head=view.git_head,
@@ -188,6 +197,8 @@ def _source_block(opened: OpenSources | None, head: str | None, problem: str = "
 
 
 def _unversioned(store: LocalStore, git_head: str | None) -> Standing:
+    from vmrag_link.workspace import local_store
+
     block = KbBlock(str(store.places.top), git_head, branch=None, commit="", dirty=False, in_sync=True, versioned=False)
     return Standing(local_store.AT, store.base, block, ())
 

@@ -15,7 +15,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from collections.abc import Collection as Several
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vmrag_link.errors import (
     CollectionMissing,
@@ -31,7 +31,10 @@ from vmrag_link.errors import (
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import follow_and_warn
 from vmrag_link.ops.history import revparse
-from vmrag_link.workspace import DocumentStore, Workspace, local_store
+from vmrag_link.workspace import Workspace, local_store
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 EVERYTHING = "."
 """What `select` takes for all collections."""

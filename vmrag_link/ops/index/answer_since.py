@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -21,7 +21,10 @@ from vmrag_link.ops.index.passages import names_of_hits
 from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import View, Workspace, source_tree
+from vmrag_link.workspace import Workspace, source_tree
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import View
 
 MOST_REVISIONS = 10
 """Of one document that are named."""

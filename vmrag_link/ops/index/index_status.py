@@ -8,7 +8,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -24,7 +24,10 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.paths import write_atomically
 from vmrag_link.sync.plan import collections_at, with_present_model
-from vmrag_link.workspace import Moment, ReadableStore, View, Workspace, reasons
+from vmrag_link.workspace import Workspace, reasons
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import Moment, ReadableStore, View
 
 Status = Literal["synced", "pending", "error"]
 Key = tuple[str, str]

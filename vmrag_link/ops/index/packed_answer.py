@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection as Several
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -19,7 +19,10 @@ from vmrag_link.ops.index.passages import committed_files, documents_of, mark_no
 from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
 from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
 
 _WEAK_BUDGET = 400
 """Tokens of a weak answer."""

@@ -16,10 +16,10 @@ from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.query import Hit
-from vmrag_link.workspace import ReadableStore
 
 if TYPE_CHECKING:
     from vmrag_link.ops.index.packing import Span
+    from vmrag_link.workspace import ReadableStore
 
 _UNTITLED = frozenset(("text", "rst", "asciidoc", "csv", "json", "xml"))
 """Types of files in whose texts a line that begins with `#` is no heading."""

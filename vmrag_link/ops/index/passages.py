@@ -20,9 +20,9 @@ from vmrag_link.retrieval.code_ranking import CodeQuestion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.shown_names import shown_names
-from vmrag_link.workspace import ReadableStore, View
 
 if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
     from vmrag_link.workspace.indexed_rows import IndexedRows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -20,7 +20,11 @@ from vmrag_link.paths import TREE
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View, Workspace
+from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.reader import View
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore
 
 T = TypeVar("T")
 SAID = "said"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,9 @@ from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
 
 
 class SimilarRequest(Record, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +17,9 @@ from vmrag_link.ops.index.query import require_readable, searching
 from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
 from vmrag_link.retrieval.narrowing import Narrowing, dotted, narrowing, symbol_matcher
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import ReadableStore, View
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
 
 
 class SymbolDefinition(Record, frozen=True, omit_defaults=True):

@@ -5,7 +5,7 @@ files that are documents, with how the work tree differs from HEAD in them. Uses
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import root_of
@@ -15,10 +15,11 @@ from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, Wo
 from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents.copies import StoredCopy, list_copies
 from vmrag_link.ops.remotes.destinations import upstream
-from vmrag_link.sources import rules
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace, source_tree
-from vmrag_link.workspace.source_tree import Key, SourceTree
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace.source_tree import Key, SourceTree
 
 
 class PendingDocument(Record, frozen=True):
@@ -168,7 +169,8 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
     """
     if not ws.sources.configured:
         return None
-    from vmrag_link.sources import work_tree
+    from vmrag_link.sources import rules, work_tree
+    from vmrag_link.workspace import source_tree
 
     try:
         tree = source_tree.in_work_tree(ws)
@@ -212,5 +214,7 @@ def _list_former_notes(ws: Workspace, tree: SourceTree) -> Mapping[str, Key]:
     commit = plumbing.head(ws.places).commit
     if not commit or not any(path.startswith(folders) for path in tree.listing.removed):
         return {}
+    from vmrag_link.workspace import source_tree
+
     before = source_tree.at_commit(ws, commit, ws.sources.config, stored=ws.stored_collections())
     return {file.path: key for key, file in before.files.items() if file.note_id} if before else {}

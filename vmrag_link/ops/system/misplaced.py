@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from vmrag_link.errors import plural
 from vmrag_link.models import CODEBASE, SYSTEM, SYSTEM_COLLECTIONS, At, Collection, Working
-from vmrag_link.workspace import DocumentStore, Workspace, local_store
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 COMMAND = "vmrag learning move"
 
@@ -46,6 +50,8 @@ def describe_misplaced(ws: Workspace, *, committed: bool) -> str:
 def find_source(ws: Workspace) -> tuple[DocumentStore, At | None]:
     """Where the setting says that none of them should be; None: there is no such place."""
     if ws.config.system.versioned:
+        from vmrag_link.workspace import local_store
+
         return ws.local, local_store.AT if ws.local.there else None
     revision = ws.standing_revision
     return ws, ws.at() if revision and ws.engine.has_revision(revision) else None

@@ -5,7 +5,7 @@ changed: what is not where it says.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.engines.base import Write
 from vmrag_link.models import CODEBASE, SYSTEM_COLLECTIONS, At, Collection, Document, Record
@@ -16,7 +16,10 @@ from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.misplaced import PRIVATE, find_source, list_private
 from vmrag_link.ops.system.stores import Put
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 
 class SetupReport(Record, frozen=True):

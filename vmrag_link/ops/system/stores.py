@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -38,7 +38,10 @@ from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.collections import exact, own_names, source_read_only
 from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.system.misplaced import PRIVATE
-from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons
+from vmrag_link.workspace import Workspace, local_store, reasons
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore, ReadableStore
 
 _, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS = SYSTEM_COLLECTIONS
 

@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
 from msgspec import Meta
@@ -33,8 +33,11 @@ from vmrag_link.toolsets.compounding.search import (
     Threshold,
     shown_path,
 )
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import View
 
 Question = Annotated[str, Meta(description="question or words to search for", max_length=LONGEST_QUERY)]
 DocTypes = Annotated[Sequence[str], Meta(description="types of documents; default: all")]

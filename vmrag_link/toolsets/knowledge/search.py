@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -24,7 +24,10 @@ from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Mode, Query, distance, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.knowledge import knowledge_docs, listing
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import View
 
 
 class KnowledgeHit(Record, frozen=True):

@@ -14,7 +14,7 @@ import os.path
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -25,7 +25,10 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import EVIDENCE, TEST_RESULTS, entry
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 R = TypeVar("R")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -16,7 +16,10 @@ from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import entry, with_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import split
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
 """What a learning takes over from its chat."""

@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,7 +26,10 @@ from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.libraries.ingest import all_libraries
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import View
 
 Filter = Mapping[str, str | int]
 

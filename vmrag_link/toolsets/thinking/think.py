@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -19,7 +19,10 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned, WriteResult
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import THOUGHTS, entry
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore
 
 CUSTOM = "custom:"
 """How keys begin that the client adds to a thought's metadata."""

@@ -5,7 +5,7 @@ sessions, by what they are about.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vmrag_link.errors import plural
 from vmrag_link.models import DocumentHeader, Record, metadata_of
@@ -19,12 +19,15 @@ from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import think
 from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
-from vmrag_link.workspace import DocumentStore, View, Workspace
+from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import RESULTS, Given, QueryText, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import DocumentStore, View
 
 Branches = Annotated[bool, Given("include thoughts on branches")]
 Results = Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)]
