@@ -7,11 +7,14 @@ that can be absent. If a schema changes on purpose, write the files and review t
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import json
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
@@ -105,12 +108,21 @@ def describe_parameter(parameter: Parameter) -> dict[str, Any]:
 
 def report_type(name: str) -> Any:
     module, _, attribute = REPORT_TYPES[name].rpartition(".")
-    kind = getattr(importlib.import_module(f"vmrag_link.{module}"), attribute)
+    found_in = importlib.import_module(f"vmrag_link.{module}")
+    import_checked_types(found_in)
+    kind = getattr(found_in, attribute)
     if name != "resolve":
         return kind
     # msgspec has no schema for the rows in conflict, each of which is of one of two records.
     fields = [(field.name, field.type) for field in msgspec.structs.fields(kind) if field.name != "conflicts"]
     return msgspec.defstruct("ResolveReport", fields, frozen=True)
+
+
+def import_checked_types(module: ModuleType) -> None:
+    """Import what a module imports for type checkers only, so that msgspec can read its types."""
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(node.body, []), module.__name__, "exec"), vars(module))
 
 
 def report_schema(name: str) -> Schema:
