@@ -5,6 +5,7 @@ parent sees it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
 import os
 import shutil
@@ -166,6 +167,9 @@ class ConfinedProcess:
         assert self._process.stdin is not None  # noqa: S101  `proc.piped` makes both
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        for stream in (self._stdin, self._stdout):  # so that neither process waits for the other
+            with contextlib.suppress(OSError, AttributeError):  # only Linux, up to the limit of a user
+                fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, MIB)
         with contextlib.suppress(BrokenPipeError):  # the first task tells
             send(self._stdin, msgspec.json.encode(limits))
 
