@@ -294,31 +294,37 @@ set -- "${GIT_INDEX_FILE-}"
 PUSH_GATE = r"""
 newline='
 '
+moved=
+add_move() { # Of one of git's lines: the commit that is pushed, and BEFORE...COMMIT if the remote had one
+    before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
+    line=${line% *}
+    ref=${line##* }
+    line=${line% *}
+    case "${line##* } $ref" in
+    *" refs/vmrag/"* | *" refs/heads/vmrag"* | *" refs/remotes/"*) moved=${moved:+$moved$newline}ours ;;
+    *[!0]*" "*) # not deleted
+        moved=${moved:+$moved$newline}${line##* } # also alone: git ignores the whole line if it does not have BEFORE
+        case $before in *[!0]*) moved=$moved$newline$before...${line##* } ;; esac
+        ;;
+    esac
+}
 lines=0
-while [ -z "$chained" ] && [ $lines -lt 64 ] && IFS= read -r line; do # without a process, as long as they are few
+while [ -z "$chained" ] && [ $lines -lt 64 ] && IFS= read -r line; do # without a process, if they are few
     input=${input:+$input$newline}$line
+    add_move
     lines=$((lines + 1))
 done
 [ $lines -lt 64 ] || input=$input$newline$(cat)
-moves() { # Of git's lines: each commit that is pushed, and BEFORE...COMMIT where one was there
-    while IFS= read -r line; do
-        before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
-        line=${line% *}
-        ref=${line##* }
-        line=${line% *}
-        case "${line##* } $ref" in
-        *" refs/vmrag/"* | *" refs/heads/vmrag"* | *" refs/remotes/"*) echo ours ;;
-        *[!0]*" "*) # not deleted
-            echo "${line##* }" # on its own, too: git ignores the whole line where it does not have BEFORE
-            case $before in *[!0]*) echo "$before...${line##* }" ;; esac
-            ;;
-        esac
-    done
-}
-moved=$(moves <<END
+if [ -n "$chained" ] || [ $lines = 64 ]; then
+    moved=$(while IFS= read -r line; do
+        moved=
+        add_move
+        [ -z "$moved" ] || echo "$moved"
+    done <<END
 $input
 END
-) || moved=unknown # some shells write this to a file first
+    ) || moved=unknown # some shells write this to a file first
+fi
 ask_git() { # One commit that comes or goes and touches the pin; in the trace, each setting remote.NAME.mirror
     export GIT_TRACE2=2 GIT_TRACE2_BRIEF=1 'GIT_TRACE2_CONFIG_PARAMS=remote.*.mirror'
     exec git rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version 2>&1 <<END
@@ -338,15 +344,14 @@ idle() { # Does no such commit touch the pin, and does no setting make a remote 
 is_mirror() { # What git was called with. husky and lefthook may stand between it and this
     process=$PPID
     for _ in 1 2 3 4 5 6; do
-        IFS= read -r line 2>/dev/null <"/proc/$process/stat" || return 1 # NUMBER (NAME) STATE PARENT …
-        case $line in
-        *"(git)"*)
+        IFS= read -r line 2>/dev/null <"/proc/$process/comm" || return 1
+        if [ "$line" = git ]; then
             while IFS= read -r line || [ -n "$line" ]; do
                 case $line in *--mirror*) return 0 ;; esac
             done 2>/dev/null <"/proc/$process/cmdline"
             return 1
-            ;;
-        esac
+        fi
+        IFS= read -r line 2>/dev/null <"/proc/$process/stat" || return 1 # NUMBER (NAME) STATE PARENT …
         line=${line##*) ? }
         process=${line%% *}
     done

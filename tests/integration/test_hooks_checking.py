@@ -433,6 +433,21 @@ def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("number", [63, 64, 65, 200])
+@pytest.mark.sample(3)
+def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, remote, shell, number):
+    twin, side = (stage.repo.git("rev-parse", name) for name in ("twin", "side"))
+    old = [f"refs/heads/b{index} {twin} refs/heads/b{index} {twin}\n" for index in range(number)]
+    stage.run(shell, "pre-push", "origin", str(remote), stdin="".join(old))
+    assert stage.starts() == []
+    pushed = "".join([*old[1:], f"refs/heads/side {side} refs/heads/side {twin}\n"])
+    stage.run(shell, "pre-push", "origin", str(remote), stdin=pushed)
+    logged = stage.lines()
+    assert logged[0].endswith(f"pre-push origin {remote}")
+    assert "\n".join(logged[3:]) == f"stdin: {pushed}".rstrip()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
 @pytest.mark.sample(2)
 def test_a_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage, remote, shell, reads, tmp_path):

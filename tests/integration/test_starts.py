@@ -199,7 +199,7 @@ def test_command_that_moves_documents_stays_in_its_budget_of_processes(
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
     require(load(project, "post-checkout", kind="hook"), Budget(78, 2))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(100, 2))
+    require(load(project, "post-checkout", kind="hook"), Budget(85, 2))
     assert project.pinned == project.status()["index"]["revision"]
 
 
@@ -208,11 +208,9 @@ HOOKS = {
     "pre-commit": (("commit", "-q", "-a", "-m", "code"), 2),
     "post-commit": (("commit", "-q", "-a", "-m", "code"), 1),
     "post-rewrite": (("commit", "-q", "-a", "--amend", "-m", "code"), 1),
-    "pre-push": (("push", "-q"), 3),
+    "pre-push": (("push", "-q"), 2),
 }
-"""What git does, and the processes of the hook if it has nothing to do: its shell, git, and copies
-of the shell.
-"""
+"""What git does, and the processes of the hook if it has nothing to do: its shell, and git."""
 
 
 @pytest.mark.parametrize("hook", HOOKS)
