@@ -52,7 +52,7 @@ def everything(project: Project) -> Any:
         project.git("config", "--local", "-l"),
     )
     files = sorted(str(each) for each in project.top.rglob("*") if ".git/" not in str(each))
-    kept = {"locks", "logs", "embeddings.sqlite"}
+    kept = {"locks", "logs", "settings", "embeddings.sqlite"}
     below = (
         sorted(each.name for each in project.shared.iterdir() if each.name not in kept)
         if project.shared.is_dir()

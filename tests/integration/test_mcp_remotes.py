@@ -84,7 +84,7 @@ def everything(project: Project) -> Any:
         project.git("status", "--porcelain"),
         project.git("config", "--local", "-l"),
     )
-    kept = {"locks", "logs", "embeddings.sqlite"}
+    kept = {"locks", "logs", "settings", "embeddings.sqlite"}
     below = (
         sorted(each.name for each in project.shared.iterdir() if each.name not in kept)
         if project.shared.is_dir()
