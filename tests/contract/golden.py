@@ -8,6 +8,7 @@ that can be absent. If a schema changes on purpose, write the files and review t
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import json
@@ -122,7 +123,9 @@ def import_checked_types(module: ModuleType) -> None:
     """Import what a module imports for type checkers only, so that msgspec can read its types."""
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            exec(compile(ast.Module(node.body, []), module.__name__, "exec"), vars(module))
+            for statement in node.body:
+                with contextlib.suppress(ImportError):  # a name that is for type checkers there, too
+                    exec(compile(ast.Module([statement], []), module.__name__, "exec"), vars(module))
 
 
 def report_schema(name: str) -> Schema:
