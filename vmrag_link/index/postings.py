@@ -68,9 +68,6 @@ _SEPARATED = bytes.maketrans(_ASCII, bytes(byte if chr(byte).isalnum() else 32 f
 _FINISHED = b" "
 """Begins a word that is a term already."""
 
-_LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
-"""Halves of a number of 64 bits."""
-
 
 def file_name(collection_id: int) -> str:
     return f"words-{collection_id}.idx"
@@ -202,27 +199,28 @@ def _has_many(tokens: array[int]) -> bool:
 
 
 def _invert(tokens: _Tokens, terms: int) -> _Lists:
-    lists = _Lists(*(array("I") for _ in _Lists._fields))
-    places = [array("Q") for _ in range(terms * tokens.fields)]
-    """Slot and position (32 bits each) of every token, by term and field."""
-    words = iter(tokens.words)
+    lists, slots, positions = list[int](), list[int](), list[int]()
+    begin = 0
     for number, size in enumerate(tokens.sizes):
         slot, field = divmod(number, tokens.fields)
-        place = tokens.first + slot << 32
-        for word in itertools.islice(words, size):
-            places[tokens.terms[word] * tokens.fields + field].append(place)
-            place += 1
-    for some in places:
-        lists.starts.append(len(lists.slots))
-        lists.position_starts.append(len(lists.positions))
-        halves = memoryview(some).cast("B").cast("I")
-        counts = Counter(halves[_HIGH::2].tolist())
-        lists.slots.extend(counts)
-        lists.frequencies.extend(counts.values())
-        lists.positions.frombytes(halves[_LOW::2].tobytes())
-    lists.starts.append(len(lists.slots))
-    lists.position_starts.append(len(lists.positions))
-    return lists
+        lists += [tokens.terms[word] * tokens.fields + field for word in tokens.words[begin : begin + size]]
+        slots += [tokens.first + slot] * size
+        positions += range(size)
+        begin += size
+    order = sorted(range(len(lists)), key=lists.__getitem__)
+    frequencies = Counter((lists[token], slots[token]) for token in order)
+
+    def starts(lengths: Counter[int]) -> array[int]:
+        numbers = range(terms * tokens.fields)
+        return array("I", itertools.accumulate(map(lengths.__getitem__, numbers), initial=0))
+
+    return _Lists(
+        starts(Counter(number for number, _ in frequencies)),
+        array("I", [slot for _, slot in frequencies]),
+        array("I", frequencies.values()),
+        starts(Counter(lists)),
+        array("I", [positions[token] for token in order]),
+    )
 
 
 def _invert_by_numpy(tokens: _Tokens, terms: int) -> _Lists:
