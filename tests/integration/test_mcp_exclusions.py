@@ -143,6 +143,8 @@ HELPERS = {
     "essential.passages.definitions",
     "essential.passages.question",
     "essential.texts.here",
+    "essential.texts.naming_refs",
+    "essential.texts.relative_path",
     "follow.follow_pin.read_consistently",
     "follow.provenance.standing",
     "follow.provenance.standing_in_git",

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.hooks("on")
 
 DERIVED = re.compile(
     r"/__pycache__/|/\.git/vmrag/(views|segments|uncommitted|chroma|builder|remotes|remotes\.git|local/index|local/segments|leases|embeddings\.sqlite|workspace\.json$"
-    r"|applied$|index-failures\.json$|pushed$)"
+    r"|applied$|settings$|index-failures\.json$|pushed$)"
 )
 """Names of what is made again when it is missing or empty."""
 

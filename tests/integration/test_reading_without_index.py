@@ -173,7 +173,9 @@ def counted(self, texts):
 HashModel.embed = counted
 """
 DYING = """
+from vmrag_link.embedding import cache
 from vmrag_link.embedding.cache import EmbeddingCache
+cache.LOCAL_BATCH = 256
 put, puts = EmbeddingCache.put, []
 def some(self, *given):
     puts.append(1)

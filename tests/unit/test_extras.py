@@ -106,7 +106,7 @@ def test_shell_command_is_found_by_a_shell(
     monkeypatch.setattr("sys.prefix", str(folder.parent))
     monkeypatch.setattr("sys.executable", str(folder / "python"))
     monkeypatch.setattr("sys.argv", ["-m"])
-    monkeypatch.setattr(extras.sysconfig, "get_path", lambda _: str(folder))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(folder))
     monkeypatch.setattr(extras, "find_spec", lambda name: True if name == "pypdfium2" else None)
     monkeypatch.setenv("PATH", str(folder) if programs == "on PATH" else "/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)

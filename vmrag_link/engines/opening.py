@@ -45,19 +45,13 @@ def stamp(folder: Path) -> Stamp:
 
 
 def open_engine(
-    folder: Path,
-    *,
-    lock_timeout: float = 30.0,
-    limits: Limits = USUAL_LIMITS,
-    access: DoltAccess = NO_ACCESS,
-    at: str | None = None,
+    folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, access: DoltAccess = NO_ACCESS
 ) -> Engine:
     """Open an existing knowledge base; nothing is ever created.
 
-    `lock_timeout`: seconds to wait for another writer. `at`: the revision at which most documents
-    will be read. Raises `NotInitialized`, `SchemaTooNew`, `EngineFailed` for what is no knowledge
-    base, `DoltMissing`, and `ConfigInvalid` where it is on a server and no settings that count name
-    one.
+    `lock_timeout`: seconds to wait for another writer. Raises `NotInitialized`, `SchemaTooNew`,
+    `EngineFailed` for what is no knowledge base, `DoltMissing`, and `ConfigInvalid` where it is on
+    a server and no settings that count name one.
     """
     name = engine_of(folder)
     if name is None:
@@ -65,7 +59,7 @@ def open_engine(
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
-        return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits, at=at)
+        return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
     return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)

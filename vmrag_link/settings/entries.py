@@ -74,7 +74,7 @@ def recall_entries(record: Path, data: bytes) -> list[SettingEntry] | None:
 def record_entries(record: Path, data: bytes, entries: Sequence[SettingEntry]) -> None:
     """Write the record if its folder exists. Nothing depends on that: a failure is ignored."""
     with contextlib.suppress(OSError):
-        if record.parent.is_dir():
+        if record.parent.is_dir() and not record.parent.is_symlink():
             content = msgspec.msgpack.encode(_ParsedFile(_PARSER, data, [*entries]))
             write_atomically(record, _checksum(content) + content, durable=False)
 

@@ -208,7 +208,6 @@ class Workspace:
                 lock_timeout=settings.lock_timeout,
                 limits=settings.limits,
                 access=settings.dolt_access,
-                at=self.standing_revision,
             )
         return self._engine
 

@@ -495,7 +495,8 @@ def test_the_limit_of_grep_counts_matches(tools, project):
     answer = tools("grep", pattern="number .*5$", context=2, limit=2)
     assert [line.partition(":")[2] for line in answer.body if ":" in line] == ["6:number 5", "16:number 15"]
     assert len(answer.body) == 10
-    assert answer.message.endswith(": 3 lines in 1 document; 1 left out, path or limit shows them.")
+    assert ": 3 lines in 1 document; 1 left out, path or limit shows them." in answer.message
+    assert answer.message.endswith(" Modified, not committed: src/many.py.")
 
 
 def test_unknown_arguments_and_collections_list_existing_ones(tools, project):

@@ -38,7 +38,7 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
     @contextlib.contextmanager
     def compared(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
-        if isinstance(old, str) and isinstance(new, str) and session.has_tables_of_reader(old, new):
+        if isinstance(old, str) and isinstance(new, str) and session.has_tables_of_root(old, new):
             version, main = schema.version(session.main), session.main
             yield DoltliteCompared(main, main, [_DiffStep(main, old, new)], (version, version))
             return

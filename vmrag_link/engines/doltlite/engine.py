@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     """A knowledge base in one file; the modules beside this one do the work."""
 
-    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits, at: str | None) -> None:
+    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
-        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits, at=at))
+        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits))
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
@@ -69,20 +69,18 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         return cls.open(folder, limits=limits)
 
     @classmethod
-    def open(
-        cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, at: str | None = None
-    ) -> DoltliteEngine:
+    def open(cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
         """Open an existing knowledge base; nothing is ever created.
 
         `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
-        `at`: the revision at which most documents will be read. Raises `NotInitialized`,
-        `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge base.
+        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge
+        base.
         """
         path = folder / DOLTLITE_FILE
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="vmrag init --knowledge-base")
         extent.require_whole(path)
-        return cls(folder, lock_timeout=lock_timeout, limits=limits, at=at)
+        return cls(folder, lock_timeout=lock_timeout, limits=limits)
 
     @staticmethod
     def there(folder: Path) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
@@ -14,7 +13,7 @@ from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import Busy, EngineFailed, KnowledgeRefused, SchemaTooNew
+from vmrag_link.errors import Busy, EngineFailed
 from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.paths import file_stamp
 
@@ -29,33 +28,30 @@ COMPACT_BYTES = 4_000_000
 
 
 class DoltliteSession(BaseSession[Connection]):
-    """A command that reads needs one connection, one that writes needs three.
+    """`main` stays open for revisions and branches. It cannot write. `writer` is opened when a
+    branch changes.
 
-    `main` reads revisions and branches, and documents at the revision where the session was opened.
-    Documents elsewhere are read and written through a connection of their own, opened at their
-    revision or branch. The last ones stay open. A revision never moves. A connection that was open
-    while another one moved its branch continues to show the old rows, so one at a branch is used
-    again only if nobody has written to the file since. Each new connection is checked for tables
-    that are not ours (0.1 ms), because a fetch can bring anything.
+    Documents are read and written through a connection of their own, opened at their revision or
+    branch. The last ones that were read stay open. A revision never moves. A connection that was
+    open while another one moved its branch continues to show the old rows, so one at a branch is
+    used again only if nobody has written to the file since. Each new connection is checked for
+    tables that are not ours (0.1 ms), because a fetch can bring anything.
     """
 
     engine = "doltlite"
 
-    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits, at: str | None = None) -> None:
-        """`at`: the revision at which most documents will be read. If it is missing or cannot be
-        read, `main` is at the beginning of the knowledge base.
-        """
+    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / DOLTLITE_FILE
         self._checked: set[tuple[str, bool]] = set()
         self._comparable: set[str] = set()
         self._idle: dict[At, tuple[Connection, Stamp]] = {}
         self._writer: Connection | None = None
-        self._revision, self._reader = self._open_reader(at)
+        self.main = self._open_main()
 
     def close(self) -> None:
         self._close_idle()
-        self._reader.close()
+        self.main.close()
         if self._writer:
             self._writer.close()
 
@@ -70,56 +66,39 @@ class DoltliteSession(BaseSession[Connection]):
     # -- connections
 
     @property
-    def main(self) -> Connection:
-        """A connection that reads history. One from which rows are still read does not see changes
-        of branches, so it is not used for that.
-        """
-        return self.writer if self._reader.statements else self._reader
-
-    @property
     def writer(self) -> Connection:
         """A connection that changes branches, remotes and the file as a whole."""
         if self._writer is None:
             self._writer = Connection(self.file, timeout=self._lock_timeout, longest=self.limits.text_bytes)
         return self._writer
 
-    def _open_reader(self, at: str | None) -> tuple[str | None, Connection]:
-        """Open a connection that cannot write, and return it with its revision. Opened for writing,
-        an empty or zeroed file would become a new database.
+    def _open_main(self) -> Connection:
+        """Open a connection that cannot write, at the beginning of the knowledge base. Opened for
+        writing, an empty or zeroed file would become a new database.
 
         Raise `EngineFailed` for a file that was not written by this program, `KnowledgeRefused`,
         `SchemaTooNew`.
         """
-        if at:
-            with contextlib.suppress(EngineFailed, KnowledgeRefused, SchemaTooNew):
-                connection = self.connection(at, access="read")
-                if schema.version(connection):
-                    return at, connection
-                connection.close()
         connection = Connection(self.file, access="read", timeout=self._lock_timeout, longest=self.limits.text_bytes)
         try:
             self._require_knowledge_base(connection)
         except BaseException:
             connection.close()
             raise
-        return None, connection
+        return connection
 
     def _require_knowledge_base(self, connection: Connection) -> None:
         if not schema.version(connection):
             raise EngineFailed(f"{self.file} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
         schema.require_ours(connection, f"The beginning of {self.file}")
 
-    def connection(
-        self, at: str | None, *, with_links: bool = False, access: Literal["read", "write"] = "write"
-    ) -> Connection:
+    def connection(self, at: str | None, *, with_links: bool = False) -> Connection:
         """Open one at a revision or a branch; None is the default branch, which is the root's.
 
         Everything that is read or written goes through here. Raises `KnowledgeRefused` where there
         is anything but our tables (`with_links`: and that of links). A revision is checked once.
         """
-        connection = Connection(
-            self.file, at=at, access=access, timeout=self._lock_timeout, longest=self.limits.text_bytes
-        )
+        connection = Connection(self.file, at=at, timeout=self._lock_timeout, longest=self.limits.text_bytes)
         with_links = with_links or at == LINKS_BRANCH
         if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
@@ -136,9 +115,6 @@ class DoltliteSession(BaseSession[Connection]):
     @contextlib.contextmanager
     def reading(self, at: At) -> Iterator[Connection]:
         """As `connection`, for the block. Raises `RevisionMissing` or `BranchMissing` besides."""
-        if at == self._revision:
-            yield self._reader
-            return
         opened = self._opened(at)
         try:
             yield opened[0]
@@ -175,26 +151,23 @@ class DoltliteSession(BaseSession[Connection]):
         history.require(self.main, at)
         return idle or (self.connection(at), now)
 
-    def has_tables_of_reader(self, *revisions: str) -> bool:
-        """Return whether these have the tables that were checked when the session was opened, and
-        nothing else: then that connection can compare them. To open each takes a hundred times as
-        long.
+    def has_tables_of_root(self, *revisions: str) -> bool:
+        """Return whether these have the tables of the root, which were checked when the session was
+        opened, and nothing else: then `main` can compare them. To open each takes a hundred times
+        as long.
 
         Raises `RevisionMissing`.
         """
         unchecked = [revision for revision in revisions if revision not in self._comparable]
         history.require(self.main, *unchecked)
         for revision in unchecked:
-            if schema.differ(self.main, self._revision or self.require_branch(ROOT_BRANCH).head, revision):
+            if schema.differ(self.main, self.require_branch(ROOT_BRANCH).head, revision):
                 return False
             self._comparable.add(revision)
         return True
 
     def require(self, at: At) -> None:
         """Raises what `reading` raises."""
-        if isinstance(at, str) and (at, False) in self._checked:
-            history.require(self.main, at)
-            return
         with self.reading(at):
             pass
 
@@ -221,9 +194,7 @@ class DoltliteSession(BaseSession[Connection]):
         return schema.is_dirty(place)
 
     def commit(self, place: Connection, message: str, author: str, date: str, *options: str) -> str:
-        revision = schema.commit(place, message, author, date, *options)
-        self._checked.add((revision, False))  # the place was checked
-        return revision
+        return schema.commit(place, message, author, date, *options)
 
     def discard(self, branch: str) -> None:
         with self.connection(branch) as connection:
@@ -299,8 +270,8 @@ class DoltliteSession(BaseSession[Connection]):
             extent.forget(self.file)
             self.writer.execute_long("SELECT dolt_gc()")
             extent.note(self.file)
-            self._reader.close()  # of the file that was replaced
-            self._revision, self._reader = self._open_reader(self._revision)
+            self.main.close()  # of the file that was replaced
+            self.main = self._open_main()
         permissions.settle(self.folder)  # it is a new file
 
 
