@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.mcp import Tools
-from tests.support.templates import build_once
-from tests.support.terminal import Project, copied
-from tests.toolsets.essential.test_essential import PLAIN, build
+from tests.toolsets.essential import test_essential
 
 pytestmark = pytest.mark.hooks("off")
 
+template, project, tools = test_essential.template, test_essential.project, test_essential.tools
+
 NOTES = "- collection: records\n  paths: [records/]\n  write: true\n"
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_once(tmp_path_factory, "essential", lambda folder: build(folder / "project"), by=build) / "project"
-
-
-@pytest.fixture
-def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return copied(template, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def tools(project: Project) -> Tools:
-    return Tools(project.top, chosen=PLAIN)
 
 
 def read(tools: Tools, name: str, **more: Any) -> list[str]:

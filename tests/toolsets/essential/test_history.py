@@ -12,11 +12,14 @@ import pytest
 from tests.support.mcp import TextAnswer, Tools
 from tests.support.repos import isolate
 from tests.support.templates import build_once
-from tests.support.terminal import Project, copied, new_project
+from tests.support.terminal import Project, new_project
+from tests.toolsets.essential import test_essential
 from vmrag_mcp.options import Chosen
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
+
+project, tools = test_essential.project, test_essential.tools
 
 PLAIN = Chosen("essential")
 SETTINGS = "embedding:\n  model: hash\nsources:\n- collection: handbook\n  paths: [docs/]\n"
@@ -60,16 +63,6 @@ def commit(project: Project, message: str) -> str:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "history", lambda folder: build(folder / "project"), by=build) / "project"
-
-
-@pytest.fixture
-def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return copied(template, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def tools(project: Project) -> Tools:
-    return Tools(project.top, chosen=PLAIN)
 
 
 @pytest.fixture

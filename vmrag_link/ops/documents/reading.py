@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import posixpath
 import re
 import warnings
@@ -29,7 +28,7 @@ from vmrag_link.errors import (
     plural,
     quoted,
 )
-from vmrag_link.git import beside, plumbing
+from vmrag_link.git import plumbing
 from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, standing_in_git, viewed, with_sources
@@ -436,18 +435,26 @@ def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
     """Return how a file of the work tree differs from HEAD."""
     if not plumbing.head(ws.places).commit:
         return "added"
-    options = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "HEAD", "--", f":(top,literal){path}")
-    status = beside.look(ws.places, "diff", *options).stdout[:1]
-    return "" if not status else "added" if status == b"A" else "modified"
+    kinds = _changes(ws, [path]).values()
+    return "" if not kinds else "added" if "added" in kinds else "modified"
 
 
 def list_modified(ws: Workspace, paths: Sequence[str]) -> list[str]:
     """Return those of these paths whose files of the work tree differ from HEAD."""
-    if not paths or not plumbing.head(ws.places).commit:
-        return []
-    options = ("--no-ext-diff", "--no-textconv", "--name-only", "-z", "HEAD", "--")
-    output = beside.look(ws.places, "diff", *options, *(f":(top,literal){path}" for path in paths)).stdout
-    return [os.fsdecode(path) for path in output.split(b"\0") if path]
+    return [*_changes(ws, paths)] if paths else []
+
+
+def _changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
+    """Return the kinds of changes since HEAD by path, of these paths; none before the first
+    commit.
+    """
+    from vmrag_link.git import path_changes
+
+    commit = plumbing.head(ws.places).commit
+    specs = [f":(top,literal){path}" for path in paths]
+    return (
+        {change.path: change.kind for change in path_changes.list_changes(ws.places, commit, specs)} if commit else {}
+    )
 
 
 def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[Narrowed]) -> int:

@@ -17,6 +17,7 @@ from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.paths import PIN_NAME
+from vmrag_link.sync import binding
 from vmrag_link.workspace import Workspace, twins
 
 
@@ -44,7 +45,7 @@ def _pin_what_was_left(ws: Workspace) -> None:
     """In a work tree that stood nowhere yet: pin what was committed on its branch, and in no commit
     of git's before that work tree was removed. Uncommitted documents wait as well.
     """
-    if ws.binding is not None or ws.position.applied is not None:
+    if ws.binding is not None or binding.applied(ws.places) is not None:
         return
     target = ws.target()
     branch = target.kb_branch
