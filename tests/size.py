@@ -146,7 +146,6 @@ def list_names() -> Iterator[Place]:
             for line, name in list_functions(tree, exempt=protocol):
                 if "_" not in name.strip("_"):
                     yield Place(folder, "one-word functions", file, line, name)
-    yield from list_misplaced_commands()
 
 
 def list_bindings(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -179,15 +178,6 @@ def list_protocol_methods(tree: ast.AST) -> Iterator[str]:
             ast.unparse(base).split("[")[0].rpartition(".")[2] for base in node.bases
         }:
             yield from (item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def list_misplaced_commands() -> Iterator[Place]:
-    """Yield each command that is in a module of another name."""
-    from vmrag_link.cli.commands import MODULES
-
-    for name, module in MODULES.items():
-        if module.partition(".")[0].rstrip("_") != name:
-            yield Place("vmrag_link", "misplaced commands", "vmrag_link/cli/commands.py", 1, f"{name} is in {module}")
 
 
 def main() -> int:

@@ -1,13 +1,13 @@
 """The core's commands: topic, name, and what each does in a line. Those of toolsets come beside
 them where all commands are meant, or one that the core does not have.
 
-A command is the function `command` of the module in `vmrag_link.cli` that has its name, or what
-`MODULES` says.
+A command is the function `command` of the module in `vmrag_link.cli` that has its name.
 """
 
 from __future__ import annotations
 
 import importlib
+import keyword
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -81,24 +81,6 @@ TOPICS = {
 
 COMMANDS = {name: line for commands in TOPICS.values() for name, line in commands.items()}
 
-MODULES = {
-    "import": "import_",
-    "help": "help_",
-    "completion": "help_.completion",
-    "path": "help_.path",
-    "rm": "documents.remove",
-    "restore": "documents.restore",
-    "list": "documents.list_",
-    "export": "documents.export",
-    "blame": "diff.blame",
-    "branch": "merge.branch",
-    "migrate": "gc.migrate",
-    "uninstall": "install.uninstall",
-    **{name: f"pin.{name}" for name in ("sync", "link", "links")},
-    **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
-}
-"""The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""
-
 
 def every() -> Mapping[str, Mapping[str, str]]:
     """The line of each command, the toolsets' included, by topic and name."""
@@ -117,8 +99,8 @@ def find(name: str) -> click.Command | None:
     """The command of this name, imported; None if there is none."""
     command: click.Command
     if name in COMMANDS:
-        module, _, function = MODULES.get(name, name).partition(".")
-        command = getattr(importlib.import_module(f"vmrag_link.cli.{module}"), function or "command")
+        module = f"{name}_" if keyword.iskeyword(name) else name  # Python cannot import a module named `import`
+        command = importlib.import_module(f"vmrag_link.cli.{module}").command
         return command
     found = _of_toolsets().get(name)
     if found is None:

@@ -1,4 +1,4 @@
-"""`vmrag diff` and `blame`: what differs between two places, and who wrote what."""
+"""`vmrag diff`: the documents that differ between two places."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from vmrag_link.cli.answering import side_by_side
 from vmrag_link.cli.base import Invocation, name_from_top
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.diff_view import INDENT
-from vmrag_link.cli.history_view import SHORT, SHORT_COMMIT, Form
+from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import UsageInvalid, plural
 
 if TYPE_CHECKING:
     from vmrag_link.ops.checks.diff_queries import QueriesDiff
-    from vmrag_link.ops.history.blame import BlameReport
-    from vmrag_link.ops.history.file_history import BlamedCommit, FileBlame
-    from vmrag_link.ops.history.log import PinnedRevision
 
 
 @vmrag_command("diff")
@@ -92,87 +89,3 @@ def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
     scores = sum(each.change == "scores" for each in report.queries)
     same = len(report.queries) - len(changed) - scores
     yield f"{plural(len(report.queries), 'query')}: {len(changed)} ranked differently, {scores} with other scores only, {same} alike"
-
-
-_LONGEST = 20
-"""Characters of an author's name."""
-
-_DAY = len("2026-01-31")
-
-NOT_COMMITTED = "not committed"
-
-
-@vmrag_command("blame")
-@click.argument("document", metavar="[REF:][COLLECTION/]DOC")
-def blame(invocation: Invocation, *, document: str) -> None:
-    """Show for each line of a document which revision wrote it, and the first git commit that
-    pinned that; WORKING for what is uncommitted.
-
-    Of this work tree, or at REF: a git ref, a revision, or a branch of the knowledge base. Lines
-    are followed through merges, and through another name of the document.
-
-    Of a document of a source: which commit of git wrote each line of the file.
-    """
-    from vmrag_link.ops.history import blame as operation
-    from vmrag_link.ops.history import file_history, known
-
-    with invocation.workspace() as ws:
-        document = name_from_top(ws, invocation.directory, document)
-        if file := known.find_file(ws, document):
-            blamed = file_history.blame_file(ws, file)
-            if invocation.as_json:
-                invocation.emit(blamed)
-            else:
-                invocation.page(ws, _blamed_file_lines(blamed))
-            return
-        report = operation.blame(ws, document)
-        if invocation.as_json:
-            invocation.emit(report)
-        else:
-            invocation.page(ws, _blame_lines(report))
-
-
-def _blame_lines(report: BlameReport) -> Iterator[str]:
-    revisions = {line.revision: line for line in report.revisions}
-    own = f"{report.collection}/{report.doc_id}"
-    beside = [_beside(revisions.get(line.revision)) for line in report.lines]
-    width = max(map(len, beside), default=0)
-    moved = any(line.name != own for line in report.lines)
-    longest = max((len(line.name) for line in report.lines), default=0)
-    digits = len(str(len(report.lines)))
-    for number, (line, who) in enumerate(zip(report.lines, beside, strict=True), start=1):
-        name = f" {line.name:<{longest}}" if moved else ""
-        yield f"{output.style(line.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {line.text}"
-
-
-def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
-    known_commits = {blamed.commit: blamed for blamed in report.commits}
-    doc_id = report.doc_id
-    paths = [line.name.removeprefix(f"{report.collection}/") for line in report.lines]
-    rows = [
-        (line, path, _writer(known_commits.get(line.commit))) for line, path in zip(report.lines, paths, strict=True)
-    ]
-    width = max((len(who) for *_, who in rows), default=0)
-    longest = max((len(path) for path in paths if path != doc_id), default=0)
-    digits = len(str(len(report.lines)))
-    for number, (blamed, path, who) in enumerate(rows, start=1):
-        name = f" {path:<{max(longest, len(doc_id))}}" if longest else ""
-        commit = output.style(blamed.commit[:SHORT_COMMIT].ljust(SHORT_COMMIT), fg="yellow")
-        yield f"{commit}{name} {who:<{width}} {number:>{digits}}) {blamed.text}"
-
-
-def _writer(info: BlamedCommit | None) -> str:
-    """The author of a commit, and the day."""
-    return f"{_author(info.author)} {info.date[:_DAY]}" if info else NOT_COMMITTED
-
-
-def _author(author: str) -> str:
-    return author.partition("<")[0].strip()[:_LONGEST]
-
-
-def _beside(info: PinnedRevision | None) -> str:
-    """The code that pinned it first, its author, and the day."""
-    if info is None:
-        return NOT_COMMITTED
-    commit = info.commits[-1].commit[:SHORT_COMMIT] if info.commits else "-" * SHORT_COMMIT
-    return f"{commit} {_author(info.author)} {info.date[:_DAY]}"

@@ -1,4 +1,4 @@
-"""`vmrag gc` and `migrate`: the knowledge base made smaller, and moved to another engine."""
+"""`vmrag gc`: delete what no pin needs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from vmrag_link.ops.upkeep.gc import GcReport
 from vmrag_link.ops.upkeep.gc_shared import DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.migration.migrate import MigrateReport, UndoReport
-    from vmrag_link.ops.migration.references import Changed
+    pass
 
 MEGABYTE = 1_000_000
 
@@ -127,66 +126,3 @@ def _server_lines(report: ServerGcReport) -> Iterator[str]:
 
 def _megabytes(size: int) -> str:
     return f"{size / MEGABYTE:.1f} MB"
-
-
-_NAMES = {"doltlite": "the embedded engine", "dolt": "Dolt"}
-
-
-@vmrag_command("migrate")
-@click.option("--to", type=click.Choice(["dolt", "doltlite"]), help="The engine that is to store it.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be carried, and how long it may take.")
-@click.option("--undo", is_flag=True, help="Go back to the knowledge base of before, while nothing new was committed.")
-def migrate(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool) -> int:
-    """Move the knowledge base to another engine, with every revision that branches and pins reach.
-
-    Pins of old commits go on meaning what they meant. A run that was stopped goes on when it is
-    started again, and the knowledge base of before stays until `vmrag gc --apply`.
-    """
-    if undo == (to is not None) or (undo and dry_run):
-        raise UsageInvalid("Say either where to move it, or --undo.", hint="vmrag migrate --to dolt --dry-run")
-    from vmrag_link.ops.migration import migrate as migrating
-
-    with invocation.workspace() as ws:
-        if to is None:
-            back = migrating.undo(ws)
-            invocation.emit(back, _undone(back))
-        else:
-            report = migrating.migrate(ws, "dolt" if to == "dolt" else "doltlite", dry_run=dry_run)
-            invocation.emit(report, _migrated_lines(report))
-    return OK
-
-
-def _migrated_lines(report: MigrateReport) -> Iterator[str]:
-    what = f"{plural(report.revisions, 'revision')} and {plural(len(report.branches), 'branch')}"
-    if report.absent:
-        which = "1 pinned revision is" if report.absent == 1 else f"{report.absent} pinned revisions are"
-        after = "" if report.applied else "; to take along what the remote has: vmrag fetch"
-        yield f"{which} not in this clone, and left to whoever has them{after}."
-    if not report.applied:
-        yield f"Would move {what} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
-        yield f"Next: vmrag migrate --to {report.to}"
-        return
-    yield f"Moved {what} to {_NAMES[report.to]}; {report.made} were made by this run."
-    yield from _files(report.changed)
-    if report.remote:
-        yield f"The remote {report.remote} holds the knowledge base of before. Name another one in .vmrag.yaml, then: vmrag pin"
-    if report.changed.written or report.changed.left:
-        yield f'Next: git commit -m "Store the knowledge with {report.to}", then vmrag push'
-    else:
-        yield "The pin names the new revision already: there is nothing to commit."
-    yield "To go back: vmrag migrate --undo"
-
-
-def _undone(report: UndoReport) -> Iterator[str]:
-    yield f"The knowledge base is stored by {_NAMES[report.engine]} again, as it was."
-    yield from _files(report.changed)
-
-
-def _files(changed: Changed) -> Iterator[str]:
-    staged = [each for each in changed.written if each not in changed.unstaged]
-    if staged:
-        yield f"Changed and staged: {', '.join(staged)}."
-    if changed.unstaged:
-        yield f"Changed, but not staged: git add {' '.join(map(quoted, changed.unstaged))}"
-    if changed.left:
-        yield f"Left as they are, because they were changed since: {', '.join(changed.left)}."

@@ -1,30 +1,23 @@
-"""`vmrag install` and `uninstall`."""
+"""`vmrag install`: install the git hooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from vmrag_hooks import installer
-from vmrag_link import env
-from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
-from vmrag_link.git import hooks, pin_merge, remotes
+from vmrag_link.errors import VmragError, quoted
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import follow
 from vmrag_link.ops.status.cautions import needs_hooks_for_files
-from vmrag_link.paths import CONFIG_NAME as SETTINGS
-from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace, reasons
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.setup.removal import RemovalReport
+    pass
 
 
 @vmrag_command("install")
@@ -114,156 +107,3 @@ def _arrived(ws: Workspace) -> list[str]:
     except VmragError as error:
         return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if arrived else []
-
-
-@vmrag_command("uninstall")
-@click.option("--worktree", is_flag=True, help="Only for this work tree, after `vmrag install --worktree`.")
-@click.option("--hooks", metavar="NAME,…", help="Remove only these.")
-@click.option("--force", is_flag=True, help="Also from a hooks directory outside of the repository.")
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Also the merge driver and its attribute, settings, what you agreed to, the server in the files of MCP clients, and the "
-    "knowledge base, if it is pushed.",
-)
-@click.option(
-    "--discard-knowledge", "discard", is_flag=True, help="With --all: also knowledge that only this machine has."
-)
-@click.option(
-    "--remote",
-    is_flag=False,
-    flag_value="",
-    metavar="REMOTE",
-    help="With --all: also delete the knowledge on this git remote, for everybody. Without a name, you are asked for it.",
-)
-def uninstall(
-    invocation: Invocation,
-    *,
-    worktree: bool,
-    hooks: str | None,
-    force: bool,
-    everything: bool,
-    discard: bool,
-    remote: str | None,
-) -> None:
-    """Remove the git hooks and put back what was there before. The knowledge base stays, but for
-    --all.
-
-    --all removes nothing if something would be lost, and reports what. It keeps what you wrote,
-    such as golden queries.
-    """
-    if worktree and hooks is not None:
-        raise UsageInvalid("--worktree takes all hooks.", hint="vmrag uninstall --worktree")
-    if everything and (worktree or hooks is not None):
-        raise UsageInvalid("--all takes all hooks, of all work trees.", hint="vmrag uninstall --all")
-    if discard and not everything:
-        raise UsageInvalid("--discard-knowledge needs --all.", hint="vmrag uninstall --all")
-    if remote is not None and not everything:
-        raise UsageInvalid("--remote needs --all.", hint="vmrag uninstall --all --remote REMOTE")
-    names = installer.parse_hooks(hooks)
-    if not everything:
-        with invocation.workspace(warn=False) as ws:
-            _replace_invalid_settings(invocation, ws)
-            report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=False)
-        invocation.emit(report, _hooks(report))
-        return
-    from vmrag_link.cli import mcp
-    from vmrag_link.ops.setup import removal
-    from vmrag_mcp.clients import uninstall as clients
-
-    with invocation.workspace(warn=False) as ws:
-        _replace_invalid_settings(invocation, ws)
-        remote = _ask_remote(ws) if remote == "" else remote
-        losses = removal.require_saved(ws, discard=discard)
-        refs = removal.require_remote(ws, remote) if remote else {}
-        if not invocation.as_json and invocation.verbosity >= 0:
-            output.print_lines(_list_plan(ws, remote, refs))
-        report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
-        removed = removal.remove(ws, losses)
-        files = clients.uninstall_all(ws.places.top, everywhere=False)
-        removal.remove_empty_folders()
-        if remote:
-            removed = msgspec.structs.replace(removed, refs=removal.delete_refs(ws, remote, refs))
-    lines = [*_hooks(report), *_everything(report, removed)]
-    if remote:
-        lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
-    lines += [line for each in files.clients for line in mcp.uninstalled(each)] + mcp.removed_rules(files.rules)
-    lines += mcp.refusals(files.refused)
-    invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
-
-
-def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
-    if (error := ws.settings.replace_invalid()) and invocation.verbosity >= 0:
-        output.complain(f"ignoring the invalid settings: {error.message}", "warning:")
-
-
-def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> Iterator[str]:
-    """List everything that is going to be removed."""
-    from vmrag_link.ops.setup import removal
-    from vmrag_mcp.clients import uninstall as clients
-
-    plan = removal.plan_removal(ws.places)
-    data = env.data_home() / "vmrag"
-    removals = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True)
-    parts = {
-        "hooks": installer.installed(ws.places, hooks.folder(ws.places)),
-        "work tree": [*plan.files, *installer.list_shared_files(ws.places)],
-        "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.driver(ws.places))],
-        "refs": plan.refs,
-        "folders": [*plan.folders, *([f"{data} (if it is empty)"] if data.is_dir() else [])],
-        "MCP clients": [entry.file for entry in removals.clients if entry.removed],
-        "instructions": [f"the section in {file.file}" for file in removals.rules],
-        "agreements": ["what you trusted in this repository"] if plan.agreed else [],
-        f"on {remote}": list(refs),
-    }
-    if any(parts.values()):
-        yield "This command removes:"
-    yield from (f"  {part + ':':<14}{', '.join(names)}" for part, names in parts.items() if names)
-
-
-def _ask_remote(ws: Workspace) -> str:
-    """Ask for the name of the remote, because its knowledge is deleted for everybody."""
-    names = remotes.names(ws.places)
-    if not names or not output.has_input_terminal():
-        raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
-    return output.choose("Delete the knowledge for everybody on which git remote? Type its name", names)
-
-
-def _hooks(report: installer.UninstallReport) -> Iterator[str]:
-    if report.elsewhere:
-        yield "The hooks do nothing in this work tree any more; others use them."
-    else:
-        yield f"Removed from {report.folder}: {', '.join(report.removed)}" if report.removed else "Nothing to remove."
-    yield from (f"The {name} hook that was there before is back." for name in report.restored)
-    if report.kept:
-        yield f"These are the team's, and do nothing here any more: {', '.join(report.kept)}"
-
-
-def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iterator[str]:
-    parts = ["the merge driver"] if hooks.driver else []
-    parts += [f"{plural(len(report.settings), 'setting')} of git's configuration"] if report.settings else []
-    parts += ["what you agreed to"] if report.agreed else []
-    parts += [f"the knowledge base and its indexes in {report.knowledge}"] if report.knowledge else []
-    if parts:
-        yield f"Removed {', '.join(parts)}"
-    if report.settings:
-        yield f"Removed from git's configuration: {', '.join(report.settings)}"
-    if report.folders:
-        yield f"Removed the folders {', '.join(report.folders)}"
-    changed = [*report.changed, *hooks.scripts]
-    if changed:
-        files = " ".join(map(quoted, changed))
-        yield f"Taken out of the work tree: {', '.join(changed)}"
-        yield f"Next, if the team gives it up as well: git add -A -- {files} && git commit -m 'Remove vmrag'"
-        yield f"   or, if you alone do: git stash push -- {files}"
-    if SETTINGS in report.kept:
-        yield f"{SETTINGS} stays: it has settings that were never committed."
-    if written := [name for name in report.kept if name != SETTINGS]:
-        yield f"You wrote these files, and they stay: {', '.join(written)}"
-    if report.pin == "restored":
-        yield "git's index names again what HEAD pins: nobody has what .dolt-version named, and it was not committed."
-    elif report.lost and report.lost.pin and PIN_NAME in report.changed:
-        yield "HEAD's .dolt-version names knowledge that is gone: commit its removal before others miss it."
-    elif report.knowledge and PIN_NAME in report.changed:
-        yield "To come back: git checkout HEAD -- .dolt-version .gitattributes .vmrag.yaml && vmrag clone"

@@ -1,26 +1,20 @@
-"""`vmrag pin`, `sync`, `link` and `links`: which knowledge belongs to which code."""
+"""`vmrag pin`: let .dolt-version name a revision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid
 from vmrag_link.paths import PIN_NAME
 
 if TYPE_CHECKING:
-    from vmrag_link.models import Link
     from vmrag_link.ops.follow.losses import AcceptedLoss
     from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
-    from vmrag_link.ops.follow.sync import FilesReport
-    from vmrag_link.sync.apply import SyncReport
-    from vmrag_link.workspace import Workspace
 
 
 @vmrag_command("pin")
@@ -100,153 +94,3 @@ def _other_lines(first: FirstPin) -> Iterator[str]:
     if first.taken.revision != first.empty:
         others.append(f"vmrag pin --empty ({NO_DOCUMENTS})")
     yield from (f"  instead: {each}" for each in others)
-
-
-@vmrag_command("sync")
-@click.option(
-    "--rebuild",
-    is_flag=True,
-    help="Build the index of the pinned revision again, from the documents and such cached vectors as prove themselves.",
-)
-@click.option(
-    "--wait",
-    is_flag=True,
-    help="Wait for Chroma's store and the Chroma server, too, which otherwise follow in the background.",
-)
-@click.option("--hooks", is_flag=True, help="Install missing git hooks. At a terminal, this is the default.")
-def sync(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> None:
-    """Fetch and build everything that the checked-out commit needs.
-
-    It fetches the knowledge base that .dolt-version pins, installs missing git hooks and builds the
-    index. It does not install hooks that you removed or did not want. A repository without a pin
-    only needs the index of its files.
-    """
-    from vmrag_link.ops.follow import sync as operation
-    from vmrag_link.ops.pins.empty_pin import describe_once
-
-    with invocation.workspace() as ws:
-        shows_chroma = wait or ws.chroma.local.is_set
-        report: FilesReport | SyncReport
-        if ws.stores_nothing:
-            report = operation.sync_files(ws, wait=wait)
-            lines = [_describe_files(report)]
-        else:
-            report = operation.sync(ws, rebuild=rebuild, wait=wait)
-            lines = _sync_lines(report)
-        if shows_chroma and report.chroma and report.chroma.path:
-            lines.append(f"Chroma's store is ready: {report.chroma.path}")
-        if hooks or invocation.attended:
-            lines += _install_missing_hooks(ws)
-        if not invocation.as_json and (empty := describe_once(ws)):
-            lines.append(f"hint: {empty}")
-    invocation.emit(report, lines)
-
-
-def _describe_files(report: FilesReport) -> str:
-    commit = f"commit {report.commit[:7]}" if report.commit else "the working tree"
-    indexed = "" if report.indexed == 100 else f" The index has {report.indexed} % of them."  # noqa: PLR2004
-    sources = plural(len(report.sources), "source")
-    return f"The index is at {commit}: {plural(report.files, 'file')} in {sources}.{indexed}"
-
-
-def _install_missing_hooks(ws: Workspace) -> list[str]:
-    """Install the hooks that git does not run here, and return lines that describe them."""
-    from vmrag_link.ops.status.cautions import misses_hooks_for_files, missing_hooks
-
-    files_only = misses_hooks_for_files(ws)
-    if missing_hooks(ws) is None and not files_only:
-        return []
-    from vmrag_hooks import installer
-    from vmrag_link.errors import HooksRefused
-
-    try:
-        report = installer.install(ws.places, place=ws.config.hooks.place, files_only=files_only)
-    except HooksRefused as refused:
-        return [f"Did not install the git hooks: {refused.message}", f"hint: {refused.hint}"]
-    return [f"Installed the git hooks in {report.folder}."] if report.written else []
-
-
-def _sync_lines(report: SyncReport) -> list[str]:
-    to = (report.to or "")[:7]
-    server: list[str] = []
-    if report.server and report.server.state == "ready":
-        server = [f"The index is on the Chroma server: {report.server.server}"]
-    if not report.seconds:
-        return [f"Knowledge is at {to}, as pinned; nothing to do.", *server]
-    chunks = report.chunks
-    lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
-    if chunks.added or chunks.removed:
-        lines.append(
-            f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
-        )
-    return lines + server
-
-
-@vmrag_command("link")
-@click.option(
-    "--repo", type=click.Path(path_type=Path), default=Path(), help="The repository of the commit; may be bare."
-)
-@click.option("--git-commit", default="HEAD", show_default=True, help="The commit to link.")
-@click.option("--bidirectional", is_flag=True, help="Let the link file name the revision, too, and stage it.")
-@click.option(
-    "--link-file",
-    default=PIN_NAME,
-    show_default=True,
-    help="The link file, relative to the top of the work tree; the name of a new one ends so, too.",
-)
-def link(invocation: Invocation, *, repo: Path, git_commit: str, bidirectional: bool, link_file: str) -> int:
-    """Link a code commit to the revision of the knowledge that this work tree stands at."""
-    from vmrag_link.ops.links import link as operation
-
-    with invocation.workspace() as ws:
-        report = operation.link(
-            ws,
-            git_repo_path=invocation.directory / repo,
-            git_commit=git_commit,
-            bidirectional=bidirectional,
-            link_file=link_file,
-        )
-    for warning in report.warnings:
-        output.complain(warning.message, "warning:")
-    lines = [f"Linked {report.link.git_commit[:10]} to revision {report.link.dolt_commit[:7]}."]
-    written = report.bidirectional
-    if written.staged:
-        lines.append(f'{written.link_file} names it and is staged. Next: git commit -m "…"')
-    invocation.emit(report, lines)
-    return FAILED_CHECK if written.enabled and link_file and not written.staged and not report.warnings else 0
-
-
-@vmrag_command("links")
-@click.argument("action", type=click.Choice(["list", "show", "rebuild"]), default="list")
-@click.argument("ref", required=False)
-@click.option("--revision", help="list: only the commits that are linked to this revision.")
-def links(invocation: Invocation, *, action: str, ref: str | None, revision: str | None) -> None:
-    """Show which revision of the knowledge belongs to which code commit, or derive that from git's
-    history again.
-    """
-    if (action == "show") != (ref is not None) or (revision and action != "list"):
-        raise UsageInvalid(
-            "These arguments do not go together.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"
-        )
-    from vmrag_link.ops.links import links as table
-
-    with invocation.workspace() as ws:
-        if action == "rebuild":
-            rebuilt = table.rebuild(ws)
-            said = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
-            invocation.emit(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
-        elif ref:
-            link = table.show(ws, ref)
-            invocation.emit(link, [_link_line(link)])
-        else:
-            report = table.links(ws, revision=revision)
-            invocation.emit(report, [_link_line(each) for each in report.links] or ["No links yet."])
-
-
-def _link_line(link: Link) -> str:
-    parts = [output.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
-    if link.git_branch:
-        parts.append(link.git_branch)
-    if link.superseded_by:
-        parts.append(f"superseded by {link.superseded_by[:10]}")
-    return "  ".join(parts)

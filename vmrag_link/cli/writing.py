@@ -1,13 +1,16 @@
-"""The work tree of commands that store documents."""
+"""What commands that write documents share."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 if TYPE_CHECKING:
     from vmrag_link.cli.base import Invocation
+    from vmrag_link.ops.documents.writing import WriteResult
     from vmrag_link.workspace import Workspace
 
 
@@ -32,3 +35,8 @@ def knowledge_base_of(workspace: Workspace) -> Iterator[None]:
 
     with created_for_documents(workspace):
         yield
+
+
+def to_json(result: WriteResult[Any]) -> dict[str, Any]:
+    """Return the JSON of `rm` and `restore`. `branch` is None if nothing was changed."""
+    return {**to_builtins(result.report), "branch": result.branch, "pending": result.pending}

@@ -1,0 +1,59 @@
+"""`vmrag branch`: the KB branches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.engines.base import ASIDE_PREFIX, is_memory
+from vmrag_link.errors import FAILED_CHECK, quoted
+
+if TYPE_CHECKING:
+    pass
+
+
+@vmrag_command("branch")
+@click.option(
+    "--switch", "name", metavar="NAME|REVISION", help="Write the documents of the checked-out code branch there."
+)
+def command(invocation: Invocation, *, name: str | None) -> int:
+    """List the branches of the knowledge base and the code branches whose documents are written on
+    them.
+
+    With --switch, the pin changes with the branch and is staged, as when a submodule is moved. A
+    revision is read as it is: the first document that is stored on it makes a branch.
+    """
+    from vmrag_link.ops.documents import branches
+
+    if name is not None:
+        return _switch(invocation, name)
+    with invocation.workspace() as ws:
+        report = branches.branches(ws)
+    lines = []
+    for each in report.branches:
+        mark = "*" if each.current else " "
+        belongs = f"for {each.code_branch}" if each.code_branch else "of no code branch"
+        if each.name.startswith(ASIDE_PREFIX):
+            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(each.name)}"
+            if is_memory(each.name):
+                belongs = "uncommitted changes that return when the pin goes back; 'vmrag commit' drops them"
+        lines.append(f"{mark} {each.name}  {each.revision[:7]}  {belongs}{', uncommitted changes' * each.dirty}")
+    invocation.emit(report, lines or ["No KB branches yet: the first document that is stored makes one."])
+    return 0
+
+
+def _switch(invocation: Invocation, name: str) -> int:
+    from vmrag_link.ops.branches import switch as switching
+
+    with invocation.workspace() as ws:
+        report = switching.switch(ws, name)
+    where = f"KB branch {report.branch}" if report.branch else "revision"
+    lines = [f"{report.code_branch} is on {where} {report.pin.dolt_commit[:7]}, which is pinned.", *report.notes]
+    lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
+    invocation.emit(report, lines)
+    return 0 if report.staged else FAILED_CHECK

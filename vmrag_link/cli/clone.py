@@ -1,0 +1,41 @@
+"""`vmrag clone`: fetch the knowledge base of a repository that was just cloned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import FAILED_CHECK, IndexExtraMissing
+
+if TYPE_CHECKING:
+    pass
+
+
+@vmrag_command("clone")
+@click.argument("remote", required=False)
+def command(invocation: Invocation, *, remote: str | None) -> int:
+    """Fetch the knowledge base of a repository that was just cloned: from the code's own git
+    remote, or from REMOTE. Where the settings name a Dolt server, the one there is used.
+
+    Exit code 1 when what the checked-out code pins is not there.
+    """
+    from vmrag_link.ops.follow.follow_pin import follow
+    from vmrag_link.ops.remotes import clone as operation
+
+    with invocation.workspace() as ws:
+        report = operation.clone(ws, remote)
+        done = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
+        lines = [f"{done} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
+        if report.revision and not report.here:
+            lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
+        elif report.here:
+            try:
+                follow(ws)
+            except IndexExtraMissing as missing:  # a base installation: searching can wait
+                lines.append(f"Made no index: {missing.sentence}")
+            lines.append("Next: vmrag install (git then moves it with the code, and a push takes yours along)")
+    invocation.emit(report, lines)
+    return FAILED_CHECK if report.revision and not report.here else 0

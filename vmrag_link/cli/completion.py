@@ -1,0 +1,31 @@
+"""`vmrag completion`: the completion script of a shell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import get_completion_class
+
+from vmrag_link import terminal_text
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import UsageInvalid
+
+if TYPE_CHECKING:
+    pass
+
+
+@vmrag_command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(invocation: Invocation, *, shell: str) -> None:
+    """Print the completion script: eval "$(vmrag completion bash)", or 'vmrag completion fish |
+    source'.
+    """
+    from vmrag_link.cli.main import cli
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise UsageInvalid(f"click knows no completion for {shell}.", hint="vmrag completion bash")
+    script = found(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
+    invocation.emit({"shell": shell, "script": script}, terminal_text.lines(script))

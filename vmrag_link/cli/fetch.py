@@ -1,0 +1,49 @@
+"""`vmrag fetch`: fetch the knowledge base of a remote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.remote import describe_moves
+from vmrag_link.errors import FAILED_CHECK
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.remotes.fetch import FetchReport
+
+
+@vmrag_command("fetch")
+@click.argument("remote", required=False)
+def command(invocation: Invocation, *, remote: str | None) -> int:
+    """Bring what a remote's knowledge base holds: that of the code's own git remote, or of REMOTE
+    (a git remote or a URL).
+
+    Exit code 1 when the remote does not have what the checked-out code pins.
+    """
+    from vmrag_link.ops.remotes import fetch as operation
+
+    with invocation.workspace() as ws:
+        report = operation.fetch(ws, remote)
+    invocation.emit(report, _fetch_lines(report))
+    return FAILED_CHECK if report.revision and not report.here else 0
+
+
+def _fetch_lines(report: FetchReport) -> Iterator[str]:
+    from vmrag_link.ops.follow.lazy_fetch import OR_PIN_WITHOUT_IT
+
+    yield from describe_moves(report.updates)
+    if not report.updates:
+        yield f"Nothing new at {report.remote}."
+    if report.revision and not report.here:
+        yield (
+            f"It does not have the pinned revision {report.revision[:7]}: ask who pinned it to push it with `vmrag push` "
+            f"(git log -1 -- .dolt-version shows who); {OR_PIN_WITHOUT_IT}."
+        )
+    elif report.arrived:
+        yield "Next: vmrag sync"
+    elif report.updates:
+        yield "What the checked-out code pins was here already; git pull brings the pins of others."

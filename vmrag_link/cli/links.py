@@ -1,0 +1,51 @@
+"""`vmrag links`: the table of code commits and their revisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import UsageInvalid, plural
+
+if TYPE_CHECKING:
+    from vmrag_link.models import Link
+
+
+@vmrag_command("links")
+@click.argument("action", type=click.Choice(["list", "show", "rebuild"]), default="list")
+@click.argument("ref", required=False)
+@click.option("--revision", help="list: only the commits that are linked to this revision.")
+def command(invocation: Invocation, *, action: str, ref: str | None, revision: str | None) -> None:
+    """Show which revision of the knowledge belongs to which code commit, or derive that from git's
+    history again.
+    """
+    if (action == "show") != (ref is not None) or (revision and action != "list"):
+        raise UsageInvalid(
+            "These arguments do not go together.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"
+        )
+    from vmrag_link.ops.links import links as table
+
+    with invocation.workspace() as ws:
+        if action == "rebuild":
+            rebuilt = table.rebuild(ws)
+            said = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
+            invocation.emit(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
+        elif ref:
+            link = table.show(ws, ref)
+            invocation.emit(link, [_link_line(link)])
+        else:
+            report = table.links(ws, revision=revision)
+            invocation.emit(report, [_link_line(each) for each in report.links] or ["No links yet."])
+
+
+def _link_line(link: Link) -> str:
+    parts = [output.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
+    if link.git_branch:
+        parts.append(link.git_branch)
+    if link.superseded_by:
+        parts.append(f"superseded by {link.superseded_by[:10]}")
+    return "  ".join(parts)

@@ -1,0 +1,48 @@
+"""`vmrag pull`: fetch, and merge the revision that the upstream branch pins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.remote import describe_moves
+from vmrag_link.errors import FAILED_CHECK
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.branches.pull import PullReport
+
+
+@vmrag_command("pull")
+@click.argument("remote", required=False)
+@click.option(
+    "--branch",
+    metavar="KB-BRANCH",
+    help="Merge this KB branch of the remote, also what the code reverted or never pinned.",
+)
+def command(invocation: Invocation, *, remote: str | None, branch: str | None) -> int:
+    """Fetch, and merge what the upstream of the checked-out branch pins, without its code.
+
+    The upstream counts as `git fetch` brought it last; without one, the remote's branch of the same
+    name does. What the code has reverted stays reverted. (`git pull` brings code and knowledge at
+    once.) Exit code 1 when documents are in conflict.
+    """
+    from vmrag_link.ops.branches import pull as operation
+
+    with invocation.workspace() as ws:
+        report = operation.pull(ws, remote, branch=branch)
+    invocation.emit(report, _pull_lines(report))
+    return FAILED_CHECK if report.merge.result == "conflict" or not report.merge.staged else 0
+
+
+def _pull_lines(report: PullReport) -> Iterator[str]:
+    from vmrag_link.cli.merge import merge_lines
+
+    yield from describe_moves(report.updates)
+    yield from merge_lines(report.merge)
+    if report.code_behind:
+        first = "Next" if report.merge.result == "already_up_to_date" else "Then"
+        yield f"{first}: git pull ({report.merge.source} has commits that are not here)"

@@ -1,0 +1,71 @@
+"""`vmrag push`: push the revisions that the code pins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.remote import describe_moves
+from vmrag_link.errors import UsageInvalid, plural
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.publish.push import PushReport
+
+
+@vmrag_command("push")
+@click.argument("remote", required=False)
+@click.option(
+    "--branch", "branches", multiple=True, metavar="KB-BRANCH", help="Push this one; may be given several times."
+)
+@click.option("--all", "every", is_flag=True, help="Push all KB branches, and the pins of every git ref.")
+@click.option("--force", is_flag=True, help="Move branches that hold more there, too; what they held stays reachable.")
+@click.option(
+    "--delete",
+    multiple=True,
+    metavar="KB-BRANCH",
+    help="Take this one away from the remote, and push nothing; what it holds stays reachable there.",
+)
+def command(
+    invocation: Invocation,
+    *,
+    remote: str | None,
+    branches: tuple[str, ...],
+    every: bool,
+    force: bool,
+    delete: tuple[str, ...],
+) -> None:
+    """Push the knowledge that the history of HEAD pins, and HEAD's KB branch.
+
+    With the hooks installed `git push` does so by itself. REMOTE: a git remote or a URL, in place
+    of the code's own remote.
+    """
+    from vmrag_link.ops.publish import push as operation
+
+    if delete and (branches or every or force):
+        raise UsageInvalid("--delete pushes nothing.", hint="vmrag push --delete KB-BRANCH, and vmrag push on its own")
+    with invocation.workspace() as ws:
+        report = (
+            operation.delete(ws, delete, remote)
+            if delete
+            else operation.push(ws, remote, branches=branches, every=every, force=force)
+        )
+    invocation.emit(report, _push_lines(report))
+
+
+def _push_lines(report: PushReport) -> Iterator[str]:
+    if report.branches or report.kept or report.deleted or report.links:
+        yield f"To {report.remote}:"
+        yield from describe_moves(report.branches)
+        yield from (f"  (deleted)  {each}" for each in report.deleted)
+        if report.kept:
+            yield f"  {plural(len(report.kept), 'revision')} that no branch there reaches"
+        if report.links:
+            yield f"  {plural(report.links, 'link')} between commits and revisions"
+    else:
+        yield f"{report.remote} has everything already."
+    if report.uncommitted:
+        yield 'Uncommitted documents stay here: vmrag commit -m "What changed in the knowledge"'

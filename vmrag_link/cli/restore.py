@@ -1,0 +1,117 @@
+"""`vmrag restore`: discard uncommitted changes, or bring documents back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line, name_from_top
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.writing import to_json
+from vmrag_link.errors import FAILED_CHECK, OK, GitReferenceMissing, UsageInvalid, plural, quoted
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.branches.restore import Restoration
+    from vmrag_link.ops.documents.note_restore import RestoredNotes
+    from vmrag_link.workspace import Workspace
+
+
+@vmrag_command("restore")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "-s", "--source", "ref", metavar="REF", help="Take them as they are there, instead of as they were committed."
+)
+@click.option("--undo", is_flag=True, help="Restore the text of a note that a command replaced or deleted.")
+@click.option("--collection", help="The collection that they are in; names are ids then.")
+@click.option("--yes", is_flag=True, help="Do not ask, also where everything is given up that is not committed.")
+def command(
+    invocation: Invocation, *, names: tuple[str, ...], ref: str | None, undo: bool, collection: str | None, yes: bool
+) -> int:
+    """Take documents as they were committed, or as they are in another place: a git ref, a
+    revision, a branch of the knowledge base.
+
+    NAME is a document, a folder, a COLLECTION or a pattern, as in 'vmrag rm'; without any, all are
+    meant. What was added or changed since is given up; texts that were never committed are kept in
+    a revision, which is printed with the command that brings them back. With --source the result is
+    uncommitted; 'vmrag commit' pins it.
+
+    A note is restored as HEAD has it, or --source. --undo restores the text that a command replaced
+    or deleted before git had it, for example 'vmrag restore --undo decisions/search'.
+    """
+    from vmrag_link.ops.branches import restore as operation
+    from vmrag_link.ops.history.document_names import EVERYTHING, command_of
+
+    with invocation.workspace() as ws:
+        names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
+        notes = _restore_notes(ws, names, ref, undo=undo, within=collection)
+        if notes:
+            invocation.emit(notes, _restored_note_lines(notes))
+            return OK
+        done = invocation.ask(
+            lambda confirmed: operation.restore(ws, names, source=ref, within=collection, confirmed=confirmed),
+            question="Give them up?",
+            yes=yes,
+        )
+    if done is None:
+        output.complain("Nothing was changed.")
+        return FAILED_CHECK
+    found = done.report
+    lines = [*_restored_lines(found)]
+    if found.kept:
+        back = command_of("restore", names or (EVERYTHING,), collection, source=found.kept[:12])
+        lines.append(kept_line(len(found.unsaved), back))
+    if ref is not None and done.branch:
+        lines.append(NEXT_COMMIT)
+    invocation.emit(to_json(done), lines)
+    return OK
+
+
+def _restore_notes(
+    ws: Workspace, names: tuple[str, ...], ref: str | None, *, undo: bool, within: str | None
+) -> RestoredNotes | None:
+    """Restore notes; None if the names mean stored documents."""
+    if undo and (ref is not None or len(names) > 1):
+        raise UsageInvalid("--undo takes one name at most, and no --source.", hint="vmrag restore --undo")
+    if not (undo or (names and ws.sources.writable())):
+        return None
+    from vmrag_link.ops.documents import note_restore
+
+    if undo:
+        return note_restore.undo_note(ws, f"{within}/{names[0]}" if within and names else next(iter(names), None))
+    try:
+        selection = note_restore.find_notes_at(ws, names, ref=ref, within=within)
+    except GitReferenceMissing:
+        if not ws.initialized:
+            raise
+        return None  # it may be a revision of the knowledge base
+    return note_restore.restore_notes(ws, selection.documents, ref=ref) if selection else None
+
+
+def _restored_note_lines(report: RestoredNotes) -> Iterator[str]:
+    origin = f" as {report.commit[:7]} has it" if report.commit else ""
+    for note in report.notes:
+        yield f"{note.name}: {'deleted' if note.kind == 'removed' else 'restored'}{origin}"
+    if not report.notes:
+        yield f"Nothing differs from {report.commit[:7]}."
+    if report.written.pending:
+        yield f"warning: {report.written.pending}"
+    for name in report.written.kept:
+        yield f"hint: vmrag restore --undo {quoted(name)}"
+
+
+def _restored_lines(found: Restoration) -> Iterator[str]:
+    at = found.source[:7]
+    if not found.documents and not found.collections:
+        yield f"Nothing differs from {at}."
+        return
+    removed = sum(each.kind == "removed" for each in found.documents)
+    taken = len(found.documents) - removed
+    if taken:
+        yield f"{plural(taken, 'document')} restored from {at}"
+    if removed:
+        yield f"{plural(removed, 'document')} removed, which {at} does not have"
+    for each in found.collections:
+        yield f"collection {each.name}: {'removed' if each.kind == 'removed' else 'restored'}"

@@ -1,0 +1,84 @@
+"""`vmrag rm`: remove documents, folders or collections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line, name_from_top
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.writing import to_json
+from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural, quoted
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.remove import NamedRemoval
+    from vmrag_link.ops.documents.writing import WriteResult
+
+
+@vmrag_command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--collection", help="The collection that they are in; names are ids then.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask before folders, collections and what a pattern finds.")
+def command(invocation: Invocation, *, names: tuple[str, ...], collection: str | None, dry_run: bool, yes: bool) -> int:
+    """Remove documents; 'vmrag commit' pins the removal. Files are not touched.
+
+    NAME is a document (COLLECTION/DOC, or DOC alone where one collection has it), a folder of
+    documents (COLLECTION/guide), a whole COLLECTION, or a pattern in quotes ('COLLECTION/*.txt'; *
+    matches slashes, too). Where it stands for more than one document, you are asked first. 'vmrag
+    restore' brings back what was removed.
+    """
+    from vmrag_link.ops.documents.remove import remove_named
+    from vmrag_link.ops.system import stores
+
+    with invocation.workspace() as ws:
+        names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
+        store = stores.store_of_all(ws, [collection or each.partition("/")[0] for each in names])
+        done = invocation.ask(
+            lambda confirmed: remove_named(store, names, within=collection, confirmed=confirmed, dry_run=dry_run),
+            question="Remove them?",
+            yes=yes,
+        )
+    if done is None:
+        output.complain("Nothing was removed.")
+        return FAILED_CHECK
+    removed = done.report
+    lines = _dry_run_lines(removed) if dry_run else _removal_lines(done, names, collection)
+    invocation.emit(to_json(done), lines)
+    return OK
+
+
+def _dry_run_lines(found: NamedRemoval) -> Iterator[str]:
+    never = set(found.unsaved)
+    for each in found.documents:
+        yield f"rm {each}{'  (not committed)' if each in never else ''}"
+    yield from (f"rm {each}/ (the collection)" for each in found.collections)
+
+
+def _headline(removed: NamedRemoval) -> str:
+    documents = plural(len(removed.documents), "document")
+    if removed.collections:
+        noun = "collection" if len(removed.collections) == 1 else "collections"
+        return f"{noun} {enumerated(removed.collections)} removed, with {documents}"
+    homes = sorted({each.collection for each in removed.documents})
+    return f"{enumerated(homes)}: {documents} removed"
+
+
+def _removal_lines(done: WriteResult[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
+    from vmrag_link.ops.history.document_names import command_of
+
+    removed = done.report
+    yield _headline(removed)
+    if done.notes:
+        yield from (f"warning: {why}" for why in [done.notes.pending] if why)
+        kept = set(done.notes.kept)
+        for name in removed.documents:
+            undo = "vmrag restore --undo" if name.doc_id in kept else "vmrag restore"
+            yield f"hint: {undo} {quoted(str(name))}"
+    if removed.kept:
+        yield kept_line(len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12]))
+    if done.branch:
+        yield NEXT_COMMIT
