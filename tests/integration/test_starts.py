@@ -129,8 +129,8 @@ BUDGETS = {
 
 FILES = {
     "status": Budget(121, 5, "yaml"),
-    "query --mode keyword setup": Budget(130, 5, "yaml"),
-    "list": Budget(129, 5, "yaml"),
+    "query --mode keyword setup": Budget(131, 5, "yaml"),
+    "list": Budget(130, 5, "yaml"),
     "sync": Budget(99, 5, "yaml"),
 }
 """In a repository without a knowledge base, in which no Chroma store is in use."""

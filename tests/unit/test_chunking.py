@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.chunking import LONGEST_CODE, HeaderPaths, chunks, header_path, joined
+from vmrag_link.documents.chunking import LONGEST_CODE, HeaderPaths, chunks, joined
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
@@ -91,13 +91,13 @@ HEADED = Chunking("headings", 200, 0)
 GUIDE = "# Guide\n\nWhat it is.\n\n```sh\n# no heading\n\nls\n```\n\n## Setup ##\n\nFirst this.\n\nThen that.\n"
 
 
-def test_a_short_markdown_text_is_one_section_and_a_long_one_is_cut_at_its_headings() -> None:
-    assert [each.text for each in chunks(GUIDE, HEADED)] == [GUIDE]
-    long = "\n" * 500 + GUIDE + "### Last\nEnd.\n# Other\nMore.\n"
-    assert [each.text.strip()[:8] for each in chunks(long, Chunking("headings", 5000, 0))] == [
-        "# Guide\n",
-        "## Setup",
+def test_markdown_is_cut_at_its_headings() -> None:
+    text = GUIDE + "### Last\nEnd.\n# Other\n## Inner\n\nMore.\n##### Deep\nDeeper.\n"
+    assert [each.text.splitlines()[0] for each in chunks(text, HEADED)] == [
+        "# Guide",
+        "## Setup ##",
         "### Last",
+        "# Other",
     ]
 
 
@@ -116,25 +116,29 @@ def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_l
 
 
 def test_a_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -> None:
-    assert header_path(GUIDE, GUIDE.index("ls")) == "Guide"
-    assert header_path(GUIDE, GUIDE.index("Then")) == "Guide > Setup"
-    assert header_path("text\n" + GUIDE, 0) == ""
+    assert HeaderPaths(GUIDE).at(GUIDE.index("ls")) == "Guide"
+    assert HeaderPaths(GUIDE).at(GUIDE.index("Then")) == "Guide > Setup"
+    assert HeaderPaths("text\n" + GUIDE).at(0) == "Guide"
 
 
 @given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C #\n", "#\n", " # D\r\n", "text\n", "```\n", "#no\n"])))
 def test_the_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str]) -> None:
     text = "".join(lines)
     paths = HeaderPaths(text)
+    headings: list[tuple[int, str]] = []
     above: list[tuple[int, str]] = []
-    at, fenced = 0, False
+    at, fenced, expected = 0, False, list[tuple[range, str]]()
     for line in lines:
         fenced = fenced != (line == "```\n")
         mark, _, title = line.strip().removesuffix(" #").partition(" ")
         if not fenced and mark and not mark.strip("#"):
+            headings.append((len(mark), title))
             above = [*(each for each in above if each[0] < len(mark)), (len(mark), title)]
-        expected = " > ".join(title for _, title in above if title)
-        assert {paths.at(each) for each in range(at, at + len(line))} == {expected}
+        expected.append((range(at, at + len(line)), " > ".join(title for _, title in above if title)))
         at += len(line)
+    has_title = bool(headings) and all(level > headings[0][0] for level, _ in headings[1:])
+    for places, path in expected:
+        assert {paths.at(each) for each in places} == {path or (headings[0][1] if has_title else "")}
 
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])

@@ -11,7 +11,7 @@ import pytest
 
 from vmrag_link.conversion.converter import Converted, Converter
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.reading import asciidoc_title
+from vmrag_link.conversion.outlines import first_title
 from vmrag_link.errors import ConversionFailed, FormatUnsupported
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +134,7 @@ def test_bytes_that_are_no_text_are_refused_with_the_reason(
     ],
 )
 def test_the_title_of_asciidoc_is_its_first_heading(text: str, title: str) -> None:
-    assert asciidoc_title(text) == title
+    assert first_title(text, "asciidoc") == title
 
 
 def test_asciidoc_and_mdx_keep_their_text_and_lose_their_front_matter(converter: Converter) -> None:

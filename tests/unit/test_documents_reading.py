@@ -17,7 +17,8 @@ from markdown_it import MarkdownIt
 
 from tests.support.long import examples
 from vmrag_link.conversion.front_matter import FrontMatterRefused
-from vmrag_link.conversion.reading import markdown_title, page, rst_title
+from vmrag_link.conversion.outlines import first_title
+from vmrag_link.conversion.reading import markdown_title, page
 from vmrag_link.models import canonical_json
 
 
@@ -104,7 +105,7 @@ def test_a_plain_heading_on_top_needs_no_parser() -> None:
     ],
 )
 def test_the_title_of_restructuredtext_is_its_first_ruled_line(text: str, title: str) -> None:
-    assert rst_title(text) == title
+    assert first_title(text, "rst") == title
 
 
 def test_front_matter_becomes_metadata_and_leaves_the_text() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.models import IndexedPiece
 from vmrag_link.ops.index.packing import (
     PackableDocument,
@@ -178,7 +179,9 @@ def test_a_head_says_which_document_where_no_file_has_these_lines():
     assert pack(ranked(("a", (0, 5))), {"a": stored}, 100).passages[0].head == "notes/a.md:1  (1a2b3c4)"
     alone = document("text\n", "a.md", path=None, commit=None, above=None, collection="notes")
     assert pack(ranked(("a", (0, 5))), {"a": alone}, 100).passages[0].head == "notes/a.md  (not versioned)"
-    edited = document("# Top\n\ntext\n", "a.md", above=3, titled=True, uncommitted="modified")
+    edited = document(
+        "# Top\n\ntext\n", "a.md", above=3, headings=HeaderPaths("# Top\n\ntext\n"), uncommitted="modified"
+    )
     assert pack(ranked(("a", (7, 12))), {"a": edited}, 100).passages[0].head == "a.md:6  Top  (1a2b3c4, uncommitted)"
 
 
@@ -216,6 +219,6 @@ def test_many_hits_in_a_long_text_take_no_time_without_end():
     text = "".join(f"## Section {number}\n\nwords of {number}\n\n" for number in range(10_000))
     many = [("a", span) for span in spans(text, 4)[::10]]
     begun = time.process_time()
-    packed = pack(ranked(*many), {"a": document(text, titled=True)}, 1_000_000)
+    packed = pack(ranked(*many), {"a": document(text, headings=HeaderPaths(text))}, 1_000_000)
     assert time.process_time() - begun < 10
     assert packed.passages[-1].heading == "Section 9990"

@@ -49,6 +49,11 @@ FORMATS = (
     Format("html", "child", (".html", ".htm", ".xhtml"), ("text/html", "application/xhtml+xml")),
     Format("asciidoc", "here", (".adoc", ".asciidoc"), ("text/asciidoc", "text/x-asciidoc")),
     Format("mdx", "here", (".mdx",), ("text/mdx",)),
+    Format("org", "here", (".org",), ("text/org", "text/x-org")),
+    Format("mediawiki", "here", (".mediawiki", ".wiki")),
+    Format("textile", "here", (".textile",)),
+    Format("man", "here", (*(f".{section}" for section in range(1, 10)), ".mdoc"), ("text/troff",)),
+    Format("yaml", "here", (".yaml", ".yml"), ("application/yaml", "text/yaml", "application/x-yaml")),
     Format("csv", "child", (".csv", ".tsv"), ("text/csv", "text/tab-separated-values")),
     Format(
         "json",
@@ -64,6 +69,9 @@ FORMATS = (
     Format("xlsx", "extra", (".xlsx",), (f"{_OPEN_XML}.spreadsheetml.sheet",), ("openpyxl",)),
     Format("epub", "extra", (".epub",), ("application/epub+zip",), (_MARKITDOWN,)),
 )
+
+_NO_MANUAL = re.compile(r"(?:\d|\.(?:log|so|out|bak|old))\Z")
+"""Ends a name whose ending is a number, but not the section of a manual: `app.log.1`, `v1.2`."""
 
 _BY_SUFFIX = {suffix: each for each in FORMATS for suffix in each.suffixes}
 _BY_MEDIA_TYPE = {media_type: each for each in FORMATS for media_type in each.media_types}
@@ -96,7 +104,10 @@ def _of_toolsets() -> Mapping[str, Format]:
 
 
 def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1].lower()  # noqa: PTH122  a path costs a tenth of reading a file
+    stem, suffix = os.path.splitext(name)  # noqa: PTH122  a path costs a tenth of reading a file
+    if suffix[1:].isdigit() and _NO_MANUAL.search(stem):
+        return ""
+    return suffix.lower()
 
 
 def format_of(name: str, media_type: str = "") -> Format:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vmrag_link.conversion import front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.conversion.outlines import first_title
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
 _ATX_HEADING_ON_TOP = re.compile(r"(?:[ \t]*\r?\n)* {0,3}#{1,6}[ \t]+(\S[^\r\n]*)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>&#]")
 _MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|(?:=+|-+)[ \t]*(?=[\r\n]|\Z))")
-_ASCIIDOC_HEADING = r"(?:={1,6}|#{1,6})[ \t]+(\S.*)"
-_ASCIIDOC_RULE = r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}"
-_ASCIIDOC_BLOCK = r"/{4,}|-{4,}|\.{4,}|\+{4,}|`{3,}[^`]*|\*{4,}|_{4,}|={4,}|\|={3,}"
-_ASCIIDOC_ABOVE = r"//|\[|:[^:]+:|\w+::"
-"""What may stand right above a title: comments, attributes, directives."""
-
-_RST_RULE = r"([!-/:-@\[-`{-~])\1*"
-
-
 TITLE = 80
 """Characters of a text that are its title if it has no other."""
 
@@ -79,22 +71,23 @@ def _text(text: str) -> FileText:
     return FileText("", text, {})
 
 
-def _rst(text: str) -> FileText:
-    return FileText(rst_title(text), text, {})
-
-
 def _asciidoc(text: str) -> FileText:
     """Front matter is what site generators put on top of AsciiDoc, too."""
     metadata, content = front_matter.split(text)
-    return FileText(_stated_title(metadata) or asciidoc_title(content), content, metadata)
+    return FileText(_stated_title(metadata) or first_title(content[:TITLE_WITHIN], "asciidoc"), content, metadata)
+
+
+def _outline_reader(outline: str) -> Callable[[str], FileText]:
+    """Return the reader of a format whose title is the first heading of its outline."""
+    return lambda text: FileText(first_title(text[:TITLE_WITHIN], outline), text, {})
 
 
 _READERS: dict[str, Callable[[str], FileText]] = {
     "markdown": _markdown,
     "text": _text,
-    "rst": _rst,
     "asciidoc": _asciidoc,
     "mdx": _markdown,
+    **{name: _outline_reader(name) for name in ("rst", "org", "mediawiki", "textile", "man", "yaml")},
 }
 
 
@@ -146,51 +139,6 @@ def _plain_text(span: Token) -> str:
     if span.type in ("softbreak", "hardbreak"):
         return " "
     return "" if span.type == "html_inline" else span.content
-
-
-def rst_title(text: str) -> str:
-    """The first title of reStructuredText: a line underlined, or over- and underlined, by one
-    character.
-
-    It is looked for in the first `TITLE_WITHIN` characters.
-    """
-    lines = ["", *(line.rstrip() for line in text[:TITLE_WITHIN].splitlines()), "", ""]
-    for above, title, below in zip(lines, lines[1:], lines[2:], strict=False):
-        stripped = title.strip()
-        if (
-            not stripped
-            or re.fullmatch(_RST_RULE, stripped)
-            or not re.fullmatch(_RST_RULE, below)
-            or len(below) < len(stripped)
-        ):
-            continue
-        if above == below or (not above and title == stripped):
-            return stripped
-    return ""
-
-
-def asciidoc_title(text: str) -> str:
-    """The first title of AsciiDoc outside of blocks: `= Title`, or a line that is underlined.
-
-    It is looked for in the first `TITLE_WITHIN` characters.
-    """
-    block = ""
-    lines = [line.rstrip() for line in text[:TITLE_WITHIN].splitlines()]
-    for above, line, below in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
-        if block:
-            block = "" if line == block else block
-        elif heading := re.fullmatch(_ASCIIDOC_HEADING, line):
-            return " ".join(heading[1].split())
-        elif _is_underlined(line, below) and (not above or re.match(_ASCIIDOC_ABOVE, above)):
-            return " ".join(line.split())
-        elif re.fullmatch(_ASCIIDOC_BLOCK, line):
-            block = line[: len(line) - len(line.lstrip("`"))] or line  # the language stands behind its beginning alone
-    return ""
-
-
-def _is_underlined(line: str, below: str) -> bool:
-    """A line of words with a rule below that is as long as it, or one character off."""
-    return bool(re.match(r"\w", line) and re.fullmatch(_ASCIIDOC_RULE, below) and abs(len(line) - len(below)) <= 1)
 
 
 MAX_LEVELS = 200

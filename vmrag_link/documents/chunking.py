@@ -1,7 +1,6 @@
-"""How a document's text is cut into the pieces that are indexed: Markdown by its headings, other
-text by its size.
+"""How a document's text is cut into the pieces that are indexed: by its sections, or by its size.
 
-Headings are lines that begin with `#`; in a fenced block of code such lines are comments.
+The name of a document tells its format (`outlines`), so that a document is cut equally everywhere.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from vmrag_link.conversion.outlines import Line, outline_lines, outline_of
 from vmrag_link.errors import LimitExceeded, UsageInvalid
-from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, pieces_of
+from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, metadata_of, pieces_of
 
+# Where a text may be cut, best first; a cut lies after the match.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE_OR_LINE = re.compile(r"[.!?]['\")\]]?\s|[\u3002\uff01\uff1f]|\n")
 _SPACE = re.compile(r"\s")
@@ -35,8 +36,10 @@ LONGEST_CODE = 8
 """In sizes of chunks: a longer block of code is cut, too."""
 
 
-def chunks(text: str, chunking: Chunking) -> list[Chunk]:
+def chunks(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chunk]:
     """The pieces of a text, in order; every character is in one of them.
+
+    `outline`: as `outlines.outline_of` returns it.
 
     None has text of two pages (`PAGE_BREAK`). `characters`: at most `size` in each. `headings`:
     sections, and of longer ones paragraphs (`parts`), without overlap; a block of code may
@@ -46,7 +49,12 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
     pieces: the sizes may be a stranger's.
     """
     require_possible(chunking)
-    cut = _by_headings if chunking.strategy == "headings" else _by_characters
+
+    def cut(page: str, chunking: Chunking) -> list[Chunk]:
+        return (
+            _by_headings(page, chunking, outline) if chunking.strategy == "headings" else _by_characters(page, chunking)
+        )
+
     if PAGE_BREAK not in text:
         return cut(text, chunking)
     pieces: list[Chunk] = []
@@ -63,7 +71,7 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
 def document_chunks(document: Document, chunking: Chunking) -> list[Chunk]:
     """As `chunks`; of code the pieces that its metadata names, as it was cut when it was read."""
     if chunking.strategy != "code":
-        return chunks(document.content, chunking)
+        return chunks(document.content, chunking, outline_of(document.doc_id))
     starts = [each.start for each in pieces_of(document)]
     ends = [*starts[1:], len(document.content)]
     return [
@@ -93,9 +101,9 @@ def joined(texts: Sequence[str], chunking: Chunking) -> str:
     return "".join([*kept, *texts[-1:]])
 
 
-def _by_headings(text: str, chunking: Chunking) -> list[Chunk]:
+def _by_headings(text: str, chunking: Chunking, outline: str) -> list[Chunk]:
     pieces: list[Chunk] = []
-    for part in parts(text, chunking.size):
+    for part in parts(text, chunking.size, outline):
         length = part.end - part.start
         cut = [Chunk(0, text[part.start : part.end], 0, length)]
         if length > chunking.size * (LONGEST_CODE if part.code else 1):
@@ -181,14 +189,11 @@ def _word(text: str, earliest: int, end: int) -> int:
     return space.end() if space else earliest
 
 
-WHOLE_LINES = 500
-"""A text of at most so many lines is one section."""
+CUT_LEVELS = 4
+"""Headings of deeper levels begin no section of their own."""
 
-_SECTION_LEVELS = (2, 3)
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\r?\n?\Z")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_LONGEST_HEADING = 300
+LEAST_SECTION = 0
+"""Characters of a section that is not joined with the next one."""
 
 
 class Part(Record, frozen=True):
@@ -199,69 +204,84 @@ class Part(Record, frozen=True):
     code: bool
 
 
-class _Line(Record, frozen=True):
-    """`level`: of a heading, else 0. `fenced`: it belongs to a block of code."""
-
-    start: int
-    end: int
-    level: int
-    title: str
-    fenced: bool
-    blank: bool
-
-
-def parts(text: str, size: int) -> Iterator[Part]:
+def parts(text: str, size: int, outline: str) -> Iterator[Part]:
     """The sections of a text, and of those with more than `size` characters the paragraphs, as many
     together as fit; together they are the text.
 
-    A paragraph or a block of code that is longer by itself is one part.
+    A paragraph or a block of code that is longer by itself is one part. A heading stays with what
+    follows it.
     """
-    within = text.count("\n") < WHOLE_LINES
-    section: list[_Line] = []
-    for line in _lines(text):
-        if section and line.level in _SECTION_LEVELS and not within:
+    section: list[Line] = []
+    has_text = False
+    for line in outline_lines(text, outline):
+        if has_text and (
+            line.cuts or (0 < line.level <= CUT_LEVELS and line.start - section[0].start >= LEAST_SECTION)
+        ):
             yield from _section(section, size)
-            section = []
+            section, has_text = [], False
         section.append(line)
+        has_text = has_text or not (line.blank or line.level)
     yield from _section(section, size) if section else [Part(0, 0, code=False)]
 
 
-def header_path(text: str, offset: int) -> str:
-    """As `HeaderPaths.at`, for one place of a text."""
-    return HeaderPaths(text).at(offset)
+def header_paths(document: Document) -> HeaderPaths:
+    title = metadata_of(document).get("title")
+    return HeaderPaths(document.content, outline_of(document.doc_id), title if isinstance(title, str) else "")
 
 
 class HeaderPaths:
-    """The headings of a text, read once for many places in it."""
+    """The headings of a text, read once for many places in it.
 
-    def __init__(self, text: str) -> None:
+    `title`: that of its front matter.
+    """
+
+    def __init__(self, text: str, outline: str = "markdown", title: str = "") -> None:
         self._starts: list[int] = []
         self._titles: list[str] = []
         self._above: list[int] = []
         """The number of the heading that each one stands under; -1: none."""
+        self._alone: list[bool] = []
+        """Whether nothing but blank lines is between a heading and the next one."""
         around: list[tuple[int, int]] = []  # level and number
-        for line in _lines(text):
+        levels: list[int] = []
+        for line in outline_lines(text, outline):
             if line.level:
                 while around and around[-1][0] >= line.level:
                     around.pop()
                 self._above.append(around[-1][1] if around else -1)
                 around.append((line.level, len(self._starts)))
+                levels.append(line.level)
                 self._starts.append(line.start)
                 self._titles.append(line.title)
+                self._alone.append(True)
+            elif self._alone and not line.blank:
+                self._alone[-1] = False
+        is_title = levels.count(min(levels)) == 1 and levels[0] == min(levels) if levels else False
+        self._title = " ".join(title.split()) or (self._titles[0] if is_title else "")
 
     def at(self, offset: int) -> str:
-        """The titles of the headings that a place stands under, the outermost first; empty for
-        none.
+        """The titles of the headings that a place stands under, the outermost first; where there
+        are none, the title of the text.
         """
-        number = bisect.bisect_right(self._starts, offset) - 1
+        return self._join_titles(bisect.bisect_right(self._starts, offset) - 1)
+
+    def of_passage(self, start: int) -> str:
+        """Return the headings of the first text of a passage, which may begin with some of them."""
+        number = first = bisect.bisect_right(self._starts, start) - 1
+        if first >= 0 and self._starts[first] == start:
+            while self._alone[number] and number + 1 < len(self._starts):
+                number += 1
+        return self._join_titles(number)
+
+    def _join_titles(self, number: int) -> str:
         titles: list[str] = []
         while number >= 0:
             titles.append(self._titles[number])
             number = self._above[number]
-        return " > ".join(filter(None, reversed(titles)))
+        return " > ".join(filter(None, reversed(titles))) or self._title
 
 
-def _section(lines: list[_Line], size: int) -> Iterator[Part]:
+def _section(lines: list[Line], size: int) -> Iterator[Part]:
     if lines[-1].end - lines[0].start <= size:
         yield _part(lines)
         return
@@ -277,14 +297,14 @@ def _section(lines: list[_Line], size: int) -> Iterator[Part]:
         yield held
 
 
-def _blocks(lines: Iterable[_Line]) -> Iterator[Part]:
+def _blocks(lines: Iterable[Line]) -> Iterator[Part]:
     """Paragraphs with the blank lines after them, and whole blocks of code. A heading stays with
     what follows it.
     """
-    block: list[_Line] = []
+    block: list[Line] = []
     has_text = False
     for line in lines:
-        if has_text and (line.level or (block[-1].blank and not line.blank)):
+        if has_text and (line.level or line.begins or (block[-1].blank and not line.blank)):
             yield _part(block)
             block, has_text = [], False
         block.append(line)
@@ -293,24 +313,5 @@ def _blocks(lines: Iterable[_Line]) -> Iterator[Part]:
         yield _part(block)
 
 
-def _part(lines: list[_Line]) -> Part:
+def _part(lines: list[Line]) -> Part:
     return Part(lines[0].start, lines[-1].end, any(each.fenced for each in lines))
-
-
-def _lines(text: str) -> Iterator[_Line]:
-    fence = ""
-    for match in _LINE.finditer(text):
-        line = match[0]
-        mark = _FENCE.match(line)
-        opens = not fence and mark is not None and not ("`" in mark[1] and "`" in mark[2])
-        if fence or opens:
-            closes = bool(fence) and mark is not None and mark[1].startswith(fence) and not mark[2].strip()
-            fence = "" if closes else fence or (mark[1] if mark else "")
-            yield _Line(match.start(), match.end(), 0, "", fenced=True, blank=False)
-            continue
-        found = _HEADING.match(line) if len(line) <= _LONGEST_HEADING else None
-        level, title = (len(found[1]), " ".join((found[2] or "").split())) if found else (0, "")
-        yield _Line(match.start(), match.end(), level, title, fenced=False, blank=not line.strip())
-
-
-# Where a text may be cut, best first; a cut lies after the match.

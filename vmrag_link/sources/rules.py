@@ -29,9 +29,7 @@ _LOCKS = frozenset(
     ).split()
 )
 _MINIFIED = re.compile(r"[.-]min\.(?:js|mjs|cjs|css)$|\.(?:js|css|mjs|cjs)\.map$", re.IGNORECASE)
-_PLAIN_SUFFIXES = frozenset(
-    (".org", ".rdoc", ".pod", ".textile", ".mediawiki", ".wiki", ".creole", ".texi", ".tex", "")
-)
+_PLAIN_SUFFIXES = frozenset((".rdoc", ".pod", ".creole", ".texi", ".texinfo", ".tex", ".man", ".text", ""))
 """Of documents beside those that `vmrag import` stores as they are written. Without one: README."""
 
 NOTEBOOK = "notebook"

@@ -33,7 +33,7 @@ from vmrag_link.chroma_server.contents import (
 )
 from vmrag_link.chroma_server.server import ServerAddress
 from vmrag_link.chroma_server.share import is_current, problem
-from vmrag_link.documents.chunking import chunks
+from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import VECTORS_BRANCH, Engine, Write, root_of
@@ -219,7 +219,7 @@ def _expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, Ex
     """The records that these documents have on a server, by id."""
     found = {}
     for document in documents:
-        for number, chunk in enumerate(chunks(document.content, chunking)):
+        for number, chunk in enumerate(document_chunks(document, chunking)):
             text_hash = content_hash(chunk.text)
             found[record_id(document.doc_id, number, text_hash)] = Expected(text_hash, len(chunk.text.encode()))
     return found

@@ -154,7 +154,7 @@ class HitPacker:
             path=path,
             above=(above if path else 0) if there else None,
             pieces=there.pieces if there else (),
-            titled=there is not None and there.titled,
+            headings=there.headings if there else None,
             commit=files.commit if files else None,
             revision=None if files else self._revision,
             uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",

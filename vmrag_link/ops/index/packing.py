@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 from msgspec.structs import replace
@@ -107,7 +106,7 @@ class PackableDocument(Record, frozen=True):
 
     `path`: as in `PackedPassage`; `above`: so many lines of the file are not of the text, which
     follows them; None where no lines are known. `pieces`: those of code.
-    `titled`: it may have headings. Other fields are as in `PackedPassage`.
+    `headings`: None for code. Other fields are as in `PackedPassage`.
     """
 
     collection: str
@@ -116,7 +115,7 @@ class PackableDocument(Record, frozen=True):
     path: str | None
     above: int | None
     pieces: Sequence[IndexedPiece] = ()
-    titled: bool = False
+    headings: HeaderPaths | None = None
     commit: str | None = None
     revision: str | None = None
     uncommitted: str = ""
@@ -271,10 +270,6 @@ class _Passages:
         self._document = document
         self._made: dict[Span, PackedPassage] = {}
 
-    @cached_property
-    def _headings(self) -> HeaderPaths:
-        return HeaderPaths(self._document.text)
-
     def whole_lines(self, span: Span) -> Span:
         """A part of the text up to the ends of its lines, without blank lines at its ends."""
         text = self._document.text
@@ -337,7 +332,7 @@ class _Passages:
             lines=lines,
             symbol=symbol,
             signature=signature,
-            heading=self._headings.at(start) if document.titled else "",
+            heading=document.headings.of_passage(start) if document.headings else "",
             commit=document.commit,
             revision=document.revision,
             uncommitted=document.uncommitted,

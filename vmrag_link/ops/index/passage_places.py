@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.chunking import HeaderPaths
+from vmrag_link.documents.chunking import HeaderPaths, header_paths
 from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, pieces_of
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
@@ -20,9 +20,6 @@ from vmrag_link.retrieval.query import Hit
 if TYPE_CHECKING:
     from vmrag_link.ops.index.packing import Span
     from vmrag_link.workspace import ReadableStore
-
-_UNTITLED = frozenset(("text", "rst", "asciidoc", "csv", "json", "xml"))
-"""Types of files in whose texts a line that begins with `#` is no heading."""
 
 
 class Excerpt(Record, frozen=True):
@@ -104,7 +101,7 @@ class PassagePlaces:
         line = line_at(text, start + passage.best)
         return msgspec.structs.replace(
             passage,
-            header_path=self._headings.at(start + passage.best) if self.titled else "",
+            header_path=self.headings.at(start + passage.best) if self.headings else "",
             line=line,
             file=self._file,
             file_line=self._file_line(line),
@@ -130,11 +127,6 @@ class PassagePlaces:
         """Of its file below the top of the repository."""
         return self._file if self._file and not Path(self._file).is_absolute() else None
 
-    @property
-    def titled(self) -> bool:
-        """Whether the text may have headings."""
-        return self._document.file_type not in _UNTITLED and not self.pieces
-
     @cached_property
     def pieces(self) -> Sequence[IndexedPiece]:
         """None if it is no code."""
@@ -153,8 +145,9 @@ class PassagePlaces:
         return bool(self.pieces) and not is_notebook(self._document.doc_id)
 
     @cached_property
-    def _headings(self) -> HeaderPaths:
-        return HeaderPaths(self._document.content)
+    def headings(self) -> HeaderPaths | None:
+        """Return the headings of the text; None for code."""
+        return None if self.pieces else header_paths(self._document)
 
     def lines_above(self) -> int | None:
         """So many lines of the file stand above the text, which is the rest of it; None if not."""

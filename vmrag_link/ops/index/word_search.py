@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from vmrag_link.code import cutting
 from vmrag_link.code.languages import CutBudget
-from vmrag_link.documents.chunking import HeaderPaths, document_chunks
+from vmrag_link.documents.chunking import document_chunks, header_paths
 from vmrag_link.errors import no_collection
 from vmrag_link.git import beside, grep
 from vmrag_link.index import keywords
@@ -207,12 +207,12 @@ class WordSearch:
     ) -> Iterator[_Piece]:
         is_code = self._tree.is_code(document.key)
         pieces = pieces_of(document) if is_code else ()
-        headings = None if is_code else HeaderPaths(document.content)
+        headings = None if is_code else header_paths(document)
         best = []
         for chunk in document_chunks(document, sources.CHUNKING["code" if is_code else "document"]):
             if is_code and not self._filter.takes_piece(pieces[chunk.number]):
                 continue
-            name = headings.at(chunk.start) if headings else _symbol_names(pieces[chunk.number])
+            name = headings.of_passage(chunk.start) if headings else _symbol_names(pieces[chunk.number])
             text, named = chunk.text.lower(), name.lower()
             counts = {word: text.count(word) for word in weights}
             score = sum(weights[word] * count / (count + _SATURATION) for word, count in counts.items())
@@ -248,7 +248,7 @@ class WordSearch:
                     path=place.path if above is not None else None,
                     above=above or 0,
                     pieces=place.pieces,
-                    titled=place.titled,
+                    headings=place.headings,
                     commit=self._tree.commit,
                     uncommitted=files[piece.key].uncommitted,
                     name=names[piece.key],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from vmrag_link.documents.chunking import header_path
+from vmrag_link.documents.chunking import header_paths
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.provenance import Standing
@@ -124,4 +124,4 @@ def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | N
 def place_of(ws: Workspace, collection: Collection, document: Document, chunk: int) -> str:
     """The headings that a chunk stands under."""
     pieces = chunks_of(ws, collection, document)
-    return header_path(document.content, pieces[chunk].start) if chunk < len(pieces) else ""
+    return header_paths(document).of_passage(pieces[chunk].start) if chunk < len(pieces) else ""
