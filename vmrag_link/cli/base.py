@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ from click.types import StringParamType
 
 from vmrag_link.cli import output
 from vmrag_link.cli.common import common_options, directory_of, groups_of
-from vmrag_link.errors import ConfirmationMissing, VmragError
+from vmrag_link.errors import ConfirmationMissing, VmragError, first_of
 from vmrag_link.models import ChangeCounts, Record, json_text
 from vmrag_link.progress import QUIET, Progress
 
@@ -176,6 +176,16 @@ def kept_line(count: int, command: str) -> str:
 def describe_requirement(version: str) -> str:
     """Return the line about a version that the settings file requires now."""
     return f"The file requires vmrag-link {version}: an older version stops and prints how to upgrade it."
+
+
+def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, most: int) -> Iterator[str]:
+    """Yield the lines about tracked files that are in no source; none if all are in one."""
+    if not counts:
+        return
+    names = [f"{number} {'*' if ending.startswith('.') else ''}{ending}" for ending, number in counts.items()]
+    yield f"{first_of(names, most)}: not covered"
+    if needs_extra:
+        yield f"hint: to read the code among these files: {needs_extra}"
 
 
 def rest_line(shown: int, total: int, offset: int) -> str:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from vmrag_hooks import shim_files
 from vmrag_link.cli import new_knowledge_base, output
-from vmrag_link.cli.base import Invocation, describe_requirement
+from vmrag_link.cli.base import Invocation, describe_requirement, describe_uncovered
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural
@@ -107,10 +107,11 @@ def command(
 def _describe_sources(report: InitReport) -> Iterator[str]:
     for source in report.sources:
         files = plural(sum(source.files.values()), "file")
-        yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)})"
+        without = f", without {' '.join(source.exclude)}" if source.exclude else ""
+        yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)}){without}"
     yield from _describe_notes(report)
-    if report.sources and report.uncovered:
-        yield f"In no source: {_list_endings(report.uncovered)}"
+    if report.sources:
+        yield from describe_uncovered(report.uncovered, report.needs_extra, most=_SHOWN_ENDINGS)
     if report.written and not (report.sources or report.notes) and not report.staged:
         yield f"Wrote {CONFIG_NAME}"
     if report.staged:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_requirement, kept_line
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_requirement, describe_uncovered, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
 from vmrag_link.ops.branches.dedupe_sources import Deduplication, dedupe_sources
@@ -140,11 +140,12 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
 
 
 def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:
-    if not report.sources and ref is not None:
-        yield f"No sources: {ref} has none in its .vmrag.yaml, and no file that could be a document of one."
-        return
     if not report.sources:
-        yield from _proposal(report)
+        if ref is None:
+            yield from _proposal(report)
+        else:
+            yield f"No sources: {ref} has none in its .vmrag.yaml, and no file that could be a document of one."
+        yield from _describe_uncovered(report, most)
         return
     for each in report.sources:
         yield from _source(each)
@@ -157,7 +158,15 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
         yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
     yield from _left_out(report.left_out, most)
+    yield from _describe_uncovered(report, most)
     yield from _next(report)
+
+
+def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str]:
+    """All but those that `_next` names."""
+    others = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
+    others = {ending: number for ending, number in others.items() if number}
+    yield from describe_uncovered(others, report.needs_extra, most=len(others) if most is None else most)
 
 
 def _next(report: SourcesReport) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from typing import NamedTuple
 
@@ -77,10 +77,14 @@ _ENDINGS = {
     # Without a grammar; cut by lines.
     "ada": "adb ads",
     "assembly": "asm s",
+    "astro": "astro",
     "awk": "awk",
+    "batch": "bat cmd",
+    "bicep": "bicep",
     "clojure": "clj cljs cljc",
     "cmake": "cmake",
     "cobol": "cob cbl",
+    "coffeescript": "coffee",
     "crystal": "cr",
     "css": "css scss sass less",
     "d": "d",
@@ -88,37 +92,55 @@ _ENDINGS = {
     "elixir": "ex exs",
     "elm": "elm",
     "erlang": "erl hrl",
+    "fish": "fish",
+    "flatbuffers": "fbs",
     "fortran": "f f90 f95 f03 f08 for",
     "fsharp": "fs fsi fsx",
     "gdscript": "gd",
+    "gleam": "gleam",
     "glsl": "glsl vert frag comp",
     "graphql": "graphql gql",
     "groovy": "groovy gradle",
     "haskell": "hs lhs",
+    "jq": "jq",
+    "jsonnet": "jsonnet libsonnet",
     "julia": "jl",
+    "lex": "l ll",
     "lisp": "lisp lsp el scm rkt",
     "lua": "lua",
+    "m4": "m4 ac",
+    "make": "mk mak",
     "nim": "nim nims",
     "nix": "nix",
+    "nushell": "nu",
     "objective_c": "m mm",
     "ocaml": "ml mli",
     "pascal": "pas pp dpr",
     "perl": "pl pm t",
     "powershell": "ps1 psm1 psd1",
+    "prisma": "prisma",
     "prolog": "prolog",
     "protobuf": "proto",
+    "purescript": "purs",
     "r": "r",
+    "rego": "rego",
+    "rescript": "res resi",
     "scala": "scala sc sbt",
     "solidity": "sol",
+    "starlark": "bzl star",
     "svelte": "svelte",
     "tcl": "tcl",
+    "template": "cshtml eex ejs erb ftl gotmpl haml hbs heex j2 jinja jinja2 leex liquid mustache njk pug razor slim tmpl tpl twig",
     "terraform": "tf tfvars hcl",
     "thrift": "thrift",
+    "vala": "vala vapi",
     "verilog": "v sv svh",
     "vhdl": "vhd vhdl",
     "vim": "vim",
     "visual_basic": "vb vbs bas",
     "vue": "vue",
+    "wgsl": "wgsl",
+    "yacc": "y yy",
     "zig": "zig",
 }
 
@@ -129,13 +151,15 @@ _NAMES = {
     "groovy": "Jenkinsfile",
     "just": "justfile Justfile",
     "make": "Makefile makefile GNUmakefile",
+    "meson": "meson.build meson_options.txt meson.options",
     "python": "SConstruct SConscript wscript",
     "ruby": "Gemfile Rakefile Guardfile Podfile Vagrantfile Brewfile Fastfile",
     "starlark": "BUILD BUILD.bazel WORKSPACE WORKSPACE.bazel",
 }
 
 _BY_ENDING = {each: language for language, endings in _ENDINGS.items() for each in endings.split()}
-_BY_NAME = {each: language for language, names in _NAMES.items() for each in names.split()}
+NAMES = {each: language for language, names in _NAMES.items() for each in names.split()}
+"""Languages by the whole names of files."""
 
 LANGUAGES = tuple(sorted({*_ENDINGS, *_NAMES}))
 """All that `language_of` knows."""
@@ -147,7 +171,16 @@ def language_of(path: str) -> str:
     """
     name = path.rpartition("/")[2]
     stem, dot, ending = name.rpartition(".")
-    return _BY_NAME.get(name) or (_BY_ENDING.get(ending.lower(), "") if dot and stem else "")
+    return NAMES.get(name) or (_BY_ENDING.get(ending.lower(), "") if dot and stem else "")
+
+
+def needs_grammar(pathspec: str) -> bool:
+    """Return whether a path of a source may name files that only a grammar can cut.
+
+    A path without a wildcard may be a folder.
+    """
+    language = language_of(pathspec) if "*" in pathspec else ""
+    return not language or language in GRAMMARS
 
 
 def cutter_of(language: str) -> str:
@@ -179,6 +212,11 @@ def problem() -> str:
     others = len(missing) - 1
     which = f"{missing[0]} and {plural(others, 'more package')} are" if others else f"{missing[0]} is"
     return f"Source code is cut with tree-sitter, and {which} not installed: {EXTRA_HINT}"
+
+
+def problem_of(paths: Iterable[str]) -> str:
+    """Return the problem of a source with these paths: files that lines cut need no grammar."""
+    return problem() if any(map(needs_grammar, paths)) else ""
 
 
 @functools.cache

@@ -83,13 +83,27 @@ def by_suffix(name: str) -> Format | None:
     """The format that the ending of a file's name tells, whatever its case: one of ours, or else
     one that a toolset reads.
     """
-    suffix = _suffix(name)
+    suffix = _suffix(without_template(name))
     return _BY_SUFFIX.get(suffix) or (_of_toolsets().get(suffix) if suffix else None)
 
 
 def find_built_in(name: str) -> Format | None:
     """As `by_suffix`, without the formats of toolsets, which take long to find."""
-    return _BY_SUFFIX.get(_suffix(name))
+    return _BY_SUFFIX.get(_suffix(without_template(name)))
+
+
+_TEMPLATES = frozenset(
+    ".ejs .eex .erb .gotmpl .hbs .in .j2 .jinja .jinja2 .liquid .mustache .njk .template .tmpl .tpl".split()
+)
+
+
+def without_template(name: str) -> str:
+    """The name of what a template makes, if that is a text: `README.md` for `README.md.erb`."""
+    stem, suffix = os.path.splitext(name)  # noqa: PTH122  a path costs a tenth of reading a file
+    if suffix.lower() not in _TEMPLATES:
+        return name
+    known = _BY_SUFFIX.get(_suffix(stem))
+    return stem if known and known.where == "here" else name
 
 
 @functools.cache

@@ -132,6 +132,13 @@ def names_at(places: Places, ref: str) -> list[str]:
     return [os.fsdecode(name) for name in fields(places, "ls-tree", "-r", "-z", "--name-only", ref, most=MOST_FILES)]
 
 
+def blobs_at(places: Places, ref: str) -> dict[str, str]:
+    """The regular files of a commit's tree with their blobs. Raises as `beside.fields`."""
+    listed = fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, most=MOST_FILES)
+    entries = (entry.partition(b"\t") for entry in listed)
+    return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries if about[:6].decode() in REGULAR}
+
+
 _CHECKSUM = 32
 """Bytes at the end of an index; two have the same ones only if they are the same."""
 

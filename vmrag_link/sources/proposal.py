@@ -1,53 +1,264 @@
-"""The sources that vmrag proposes for a repository without any."""
+"""The sources that vmrag proposes for a repository without any.
+
+The tables of formats and languages tell which files can be read. Here is only which of those are
+not proposed, and how few patterns name the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import functools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.settings import SourceSettings
+from vmrag_link.settings.flaws import MOST_PATHSPECS, pathspec_flaw
+from vmrag_link.sources import first_bytes, rules
 
-PROSE = frozenset(("markdown", "rst", "asciidoc", "mdx"))
-FOLDERS = ("docs", "doc", "documentation", "Documentation", "wiki", "adr", "rfcs")
-"""Folders at the top in which texts are documentation, too, whatever their names end in."""
+FOLDERS = frozenset("doc docs documentation Documentation help manual wiki adr rfcs".split())
+"""Folders in which plain texts are documentation, whatever their names are."""
 
-NOT_OURS = ("node_modules", "vendor", "third_party", "bower_components", "dist", "build")
+NOT_OURS = frozenset("node_modules vendor third_party bower_components dist build".split())
 """Folders whose files others wrote, or a program."""
 
 NAMES = {"document": ("docs", "documentation", "files"), "code": ("code", "source-code", "symbols")}
 """Names for new sources by kind, the preferred one first."""
 
+Beginnings = Callable[[Sequence[str]], Mapping[str, bytes]]
+"""Return the first bytes of files by path, of those that can be read."""
 
-def propose(paths: Iterable[str], *, stored: Collection[str] = ()) -> tuple[SourceSettings, ...]:
-    """The documentation, and, where it can be cut here, the code among these tracked files.
+_TESTS = frozenset("test tests testing testdata fixtures __fixtures__ spec specs".split())
+_MAN_FOLDER = re.compile(r"man(?:[1-9]|s|ual|pages|-pages)?")
+_API_NAMES = re.compile(r"openapi|swagger|api|spec|schema", re.IGNORECASE)
+_PLAIN_NAMES = frozenset(
+    "README READ.ME INSTALL NEWS CHANGES CHANGELOG CHANGE-LOG HISTORY HACKING CONTRIBUTING UPGRADING FAQ TODO SECURITY".split()
+)
+"""Texts at any place that are documentation, with the ending `.txt` or without one."""
 
-    `stored`: the collections of the knowledge base, whose names no source can have.
+_NO_TEXTS = ("requirements", "robots")
+"""Beginnings of the names of texts for programs."""
+
+_DATA = frozenset(("yaml", "json", "csv", "xml"))
+"""Formats that are proposed only for what describes an API."""
+
+_PAGES = frozenset(("html",))
+"""Formats that are mostly the output or the template of a program."""
+
+_SETTINGS_LIKE = frozenset(("css", "dockerfile"))
+"""Languages that are not proposed."""
+
+_TELLS: Mapping[str, Callable[[bytes], bool]] = {
+    "man": first_bytes.is_man_page,
+    "script": first_bytes.is_script,
+    "api": first_bytes.is_openapi,
+}
+_MOST_READ = {"man": 100, "script": 150, "api": 250}
+"""Files whose beginnings are read. A repository without settings is asked with each query."""
+
+_MOST_PATHS = 20
+"""Paths and folders of files that no ending names."""
+
+_Role = Literal["document", "text", "man", "api", "code", "lines", "script", ""]
+"""What a file may be. `lines`: code that needs no grammar. `script`: a file without an ending."""
+
+
+class _Roles(NamedTuple):
+    """Files by role and pattern. `uncertain`: those whose beginnings tell what they are. `no_code`:
+    all that are neither code nor perhaps a script.
     """
-    prose, code, folders, excluded = set[str](), set[str](), set[str](), set[str]()
-    for path in paths:
-        parts = path.split("/")
-        if others := {each for each in parts[:-1] if each in NOT_OURS}:
-            excluded |= others
-            continue
-        ending = f".{parts[-1].rpartition('.')[2]}" if "." in parts[-1] else ""
-        known = formats.find_built_in(parts[-1])
-        if known and known.file_type in PROSE:
-            prose.add(ending)
-        elif known and known.file_type == "text" and parts[0] in FOLDERS and len(parts) > 1:
-            folders.add(parts[0])
-        elif ending and not known and languages.language_of(path) in languages.GRAMMARS:
-            code.add(ending)
-    exclude = tuple(f"**/{each}/**" for each in sorted(excluded))
-    documents, symbols = (next((name for name in names if name not in stored), "") for names in NAMES.values())
+
+    patterns: dict[str, Counter[str]]
+    uncertain: dict[str, list[str]]
+    no_code: list[str]
+    excluded: set[str]
+
+
+def propose(
+    paths: Iterable[str], beginnings: Beginnings, *, stored: Collection[str] = ()
+) -> tuple[SourceSettings, ...]:
+    """The documentation, and, as far as it can be cut here, the code among these tracked files.
+
+    `stored`: the collections of the knowledge base, whose names no source can have. Raises as
+    `beginnings`.
+    """
+    roles = _sort_by_role(paths)
+    documents, code = roles.patterns["document"], roles.patterns["lines"]
+    documents += _name_texts(roles.uncertain["text"])
+    chosen = _find_by_beginning(roles.uncertain, beginnings)
+    documents += _cover_files(chosen["man"], roles.uncertain["man"], _ending_pattern)
+    documents += _cover_files(chosen["api"], roles.uncertain["api"], _name_pattern)
+    if not languages.problem():
+        code += roles.patterns["code"]
+        code += _cover_files(chosen["script"], [*roles.uncertain["script"], *roles.no_code], _folder_pattern)
+    exclude = tuple(f"**/{folder}/**" for folder in sorted(roles.excluded))
     found = []
-    if (prose or folders) and documents:
-        below = [f"{each}/**/*.txt" for each in sorted(folders)]
-        found.append(SourceSettings(documents, (*_everywhere(prose), *below), exclude))
-    if code and symbols and not languages.problem():
-        found.append(SourceSettings(symbols, _everywhere(code), exclude, "code"))
+    kinds: tuple[tuple[Literal["document", "code"], Counter[str]], ...] = (("document", documents), ("code", code))
+    for kind, patterns in kinds:
+        name = next((name for name in NAMES[kind] if name not in stored), "")
+        named = _choose_patterns(patterns, MOST_PATHSPECS - len(exclude))
+        if name and named:
+            found.append(SourceSettings(name, named, exclude, kind))
     return tuple(found)
 
 
-def _everywhere(endings: Collection[str]) -> tuple[str, ...]:
-    return tuple(f"**/*{each}" for each in sorted(endings))
+def _choose_patterns(patterns: Counter[str], most: int) -> tuple[str, ...]:
+    """Return the patterns that name most files, in alphabetical order."""
+    fine = [pattern for pattern, _ in patterns.most_common() if not pathspec_flaw(pattern)]
+    return tuple(sorted(fine[:most]))
+
+
+def _sort_by_role(paths: Iterable[str]) -> _Roles:
+    roles = _Roles({"document": Counter(), "code": Counter(), "lines": Counter()}, defaultdict(list), [], set())
+    for path in paths:
+        folders, _, name = path.rpartition("/")
+        if others := _others_of(folders):
+            roles.excluded.update(others)
+            continue
+        role, pattern = _role_of(name)
+        if role in roles.patterns:
+            roles.patterns[role][pattern] += 1
+        elif role:
+            roles.uncertain[role].append(path)
+        if role not in ("code", "lines", "script"):
+            roles.no_code.append(path)
+    return roles
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_of_templates(ending: str) -> bool:
+    return formats.without_template(f"x.md.{ending}") == "x.md"
+
+
+@functools.lru_cache(maxsize=4096)
+def _others_of(folders: str) -> frozenset[str]:
+    return NOT_OURS.intersection(folders.split("/"))
+
+
+def _role_of(name: str) -> tuple[_Role, str]:
+    """Return the role that a name suggests, and the pattern for all such files."""
+    stem, dot, ending = name.rpartition(".")
+    if not (dot and stem) or name in languages.NAMES:
+        return _role_of_name(name)
+    if ending == "txt" and _is_plain_name(stem):
+        return "document", f"**/{name}"
+    made = formats.without_template(name) if _is_of_templates(ending) else name
+    if made != name:
+        role, _ = _role_of_ending(made.rpartition(".")[2])
+        return role, f"**/*.{made.rpartition('.')[2]}.{ending}"
+    return _role_of_ending(ending)
+
+
+def _role_of_name(name: str) -> tuple[_Role, str]:
+    language = languages.language_of(name)
+    if language:
+        return _role_of_language(language), f"**/{name}"
+    if _is_plain_name(name):
+        return "document", f"**/{name}"
+    return ("" if "." in name else "script"), ""
+
+
+def _is_plain_name(stem: str) -> bool:
+    return stem[:1].isupper() and stem.upper() in _PLAIN_NAMES
+
+
+@functools.lru_cache(maxsize=1024)
+def _role_of_ending(ending: str) -> tuple[_Role, str]:
+    name, pattern = f"x.{ending}", f"**/*.{ending}"
+    known = formats.find_built_in(name)
+    role: _Role = "document"
+    if rules.flaw_of_kind(name, "document", by_hand=True):
+        role = "" if known else _role_of_language(languages.language_of(name))
+    elif ending.isdecimal() or (known and known.file_type == "man"):
+        role = "man"
+    elif known and known.file_type in _DATA:
+        role = "api"
+    elif known and known.file_type in _PAGES:
+        role = ""
+    elif known and known.file_type == "text":
+        role = "text"
+    return role, pattern
+
+
+def _role_of_language(language: str) -> _Role:
+    if not language or language in _SETTINGS_LIKE:
+        return ""
+    return "code" if language in languages.GRAMMARS else "lines"
+
+
+def _name_texts(paths: Iterable[str]) -> Counter[str]:
+    """Patterns for the folders in which texts are documentation."""
+    folders = Counter[str]()
+    for path in paths:
+        *around, name = path.split("/")
+        at = next((number for number, folder in enumerate(around) if folder in FOLDERS), None)
+        if at is not None and not _TESTS.intersection(around) and not name.startswith(_NO_TEXTS):
+            folders[_quote_path("/".join(around[: at + 1]))] += 1
+    if len(folders) <= _MOST_PATHS:
+        return Counter({f"{folder}/**/*.txt": number for folder, number in folders.items()})
+    inner = Counter[str]()
+    for folder, number in folders.items():
+        inner[f"**/{folder.rpartition('/')[2]}/**/*.txt"] += number
+    return inner
+
+
+def _find_by_beginning(uncertain: Mapping[str, Sequence[str]], beginnings: Beginnings) -> dict[str, set[str]]:
+    """Return the man pages, the descriptions of APIs and the scripts among these files."""
+    in_folder = {path for path in uncertain["man"] if any(map(_MAN_FOLDER.fullmatch, path.split("/")[:-1]))}
+    candidates = {
+        "man": [path for path in uncertain["man"] if path not in in_folder],
+        "script": uncertain["script"],
+        "api": sorted(uncertain["api"], key=lambda path: (not _API_NAMES.search(path), path)),
+    }
+    shares = [path for role, paths in candidates.items() for path in paths[: _MOST_READ[role]]]
+    read = beginnings(shares) if shares else {}
+    chosen = {
+        role: {path for path in paths if path in read and _TELLS[role](read[path])}
+        for role, paths in candidates.items()
+    }
+    return chosen | {"man": chosen["man"] | in_folder}
+
+
+def _cover_files(chosen: Collection[str], candidates: Iterable[str], name: Callable[[str], str]) -> Counter[str]:
+    """Return patterns that name the chosen ones of these files and no other one.
+
+    `name` returns the preferred pattern for a file; it is taken if it names several.
+    """
+    if not chosen:
+        return Counter()
+    missing, others, patterns = {*chosen}, {*candidates} - {*chosen}, Counter[str]()
+    for form in (name, _ending_in_folder):
+        wrong, groups = {form(path) for path in others}, defaultdict[str, set[str]](set)
+        for path in missing:
+            groups[form(path)].add(path)
+        for pattern, files in groups.items():
+            if pattern not in wrong and (len(files) > 1 or form is _ending_pattern):
+                patterns[pattern] = len(files)
+                missing -= files
+    patterns.update(_quote_path(path) for path in missing)
+    return Counter(dict(sorted(patterns.items(), key=lambda pattern: (-pattern[1], pattern[0]))[:_MOST_PATHS]))
+
+
+def _ending_pattern(path: str) -> str:
+    return _role_of(path.rpartition("/")[2])[1]
+
+
+def _name_pattern(path: str) -> str:
+    return f"**/{_quote_path(path.rpartition('/')[2])}"
+
+
+def _folder_pattern(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{_quote_path(folder)}/*" if slash else _quote_path(name)
+
+
+def _ending_in_folder(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{_quote_path(folder)}{slash}*.{name.rpartition('.')[2]}" if "." in name else _quote_path(path)
+
+
+def _quote_path(path: str) -> str:
+    """Return a path as a pathspec, which cannot quote its wildcards."""
+    return re.sub(r"[*?\[\]\\]", "?", path)

@@ -11,7 +11,7 @@ import functools
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -53,7 +53,7 @@ def flaw_of_kind(path: str, kind: str, *, by_hand: bool) -> str:
         return "is a lock file"
     if not by_hand and _MINIFIED.search(name):
         return "is minified"
-    return "" if kind == "code" else _flaw_of_format(posixpath.splitext(name)[1].lower())
+    return "" if kind == "code" else _flaw_of_format(posixpath.splitext(formats.without_template(name))[1].lower())
 
 
 def can_read(path: str) -> bool:
@@ -67,7 +67,7 @@ def can_read(path: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _flaw_of_format(suffix: str) -> str:
-    plain = suffix in _PLAIN_SUFFIXES
+    plain = suffix in _PLAIN_SUFFIXES or suffix[1:].isdecimal()  # a number is a section of manuals
     found = formats.by_suffix(f"x{suffix}") if plain else formats.find_built_in(f"x{suffix}")
     if found is None:
         return "" if plain else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
@@ -94,13 +94,31 @@ def source_of(sources: Iterable[SourceSettings], path: str) -> SourceSettings | 
 
 def is_named(source: SourceSettings, path: str) -> bool:
     """Whether a source names a path, whatever becomes of it then."""
-    named = any(_matches(each, path) for each in source.paths)
-    return named and not any(_matches(each, path) for each in source.exclude)
+    return path_matcher(source.paths)(path) and not path_matcher(source.exclude)(path)
 
 
 def _takes(source: SourceSettings, path: str) -> bool:
     flaw = flaw_of_name(path) or flaw_of_kind(path, source.kind, by_hand=False)
     return is_named(source, path) and not flaw
+
+
+@functools.lru_cache(maxsize=256)
+def path_matcher(pathspecs: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that tells whether one of these names a path.
+
+    Most are `**/*.md`: one comparison finds the endings of all.
+    """
+    endings = tuple(each[len(_ANYWHERE) :] for each in pathspecs if _is_ending(each))
+    others = tuple(each for each in pathspecs if not _is_ending(each))
+    return lambda path: path.endswith(endings) or any(_matches(each, path) for each in others)
+
+
+_ANYWHERE = "**/*"
+
+
+def _is_ending(pathspec: str) -> bool:
+    rest = pathspec.removeprefix(_ANYWHERE)
+    return rest != pathspec and not set(rest) & set("*?[\\/")
 
 
 def _matches(pathspec: str, path: str) -> bool:

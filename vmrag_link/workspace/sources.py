@@ -10,6 +10,7 @@ Nothing has to run for a right answer: whoever reads looks at the tree first, wh
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,9 +119,11 @@ class Sources:
         if default:
             return default
         from vmrag_link.git import raw_changes
-        from vmrag_link.sources import proposal
+        from vmrag_link.sources import first_bytes, proposal
 
-        return msgspec.structs.replace(config, sources=proposal.propose(raw_changes.names_at(places, ref)))
+        blobs = raw_changes.blobs_at(places, ref)
+        beginnings = functools.partial(first_bytes.of_blobs, places, blobs)
+        return msgspec.structs.replace(config, sources=proposal.propose(blobs, beginnings))
 
     @property
     def proposed(self) -> bool:
@@ -131,11 +134,16 @@ class Sources:
         """What `vmrag init` proposes."""
         if self._proposals is None:
             from vmrag_link.git import listing
-            from vmrag_link.sources import proposal
 
-            tracked = listing.tracked_files(self._ws.places)
-            self._proposals = proposal.propose(tracked, stored=self._ws.stored_collections())
+            self._proposals = self.propose_for(listing.tracked_files(self._ws.places), self._ws.stored_collections())
         return self._proposals
+
+    def propose_for(self, paths: Iterable[str], stored: Collection[str] = ()) -> tuple[SourceSettings, ...]:
+        """Return the sources that name what can be read of these files of the work tree."""
+        from vmrag_link.sources import first_bytes, proposal
+
+        beginnings = functools.partial(first_bytes.in_work_tree, self._ws.places)
+        return proposal.propose(paths, beginnings, stored=stored)
 
     def stored_at(self, commit: str) -> Collection[str]:
         """The collections of the knowledge base that a commit pins, whose names no source of it can
@@ -368,7 +376,7 @@ class Sources:
         if source.kind == "code":
             from vmrag_link.code import languages
 
-            return languages.problem()
+            return languages.problem_of(source.paths)
         return ""
 
     def _contents(self, config: Config, sources: Iterable[SourceSettings], listing: SourceListing) -> SourceContents:

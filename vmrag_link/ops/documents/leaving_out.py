@@ -146,7 +146,9 @@ class DerivedFiles:
         """Without code, where that cannot be cut here."""
         from vmrag_link.code import languages
 
-        return tuple(each for each in self._ws.sources.configured if each.kind != "code" or not languages.problem())
+        return tuple(
+            each for each in self._ws.sources.configured if each.kind != "code" or not languages.problem_of(each.paths)
+        )
 
     @cached_property
     def _listing(self) -> SourceListing:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from vmrag_link import settings_docs
-from vmrag_link.code.languages import EXTRA_HINT
+from vmrag_link.code import languages
 from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources import notes, proposal, rules
+from vmrag_link.sources import notes, rules
 from vmrag_link.sources.listings import LeftOutFile
 from vmrag_link.sources.untracked import untracked_count, untracked_files
 from vmrag_link.sync import source_views
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.worktree import OpenSources
+
+_OURS = (CONFIG_NAME, PIN_NAME, ".vmrag/")
 
 
 class SourceRow(Record, frozen=True):
@@ -61,8 +64,10 @@ class SourcesReport(Record, frozen=True):
 
     `removed`: files of HEAD that the work tree has no more. `missing`: files whose contents this
     clone does not have. `untracked`: files that would be documents if git tracked them.
-    `unnamed`: how many tracked files that could be documents are in no source, by the endings of
-    their names; `addition`: what to write below `sources:` in `.vmrag.yaml`, so that they are.
+    `uncovered`: how many tracked files no source names or excludes, by the endings of their names;
+    without sources, of those that are not proposed.
+    `unnamed`: those of them that could be documents; `addition`: what to write below `sources:` in
+    `.vmrag.yaml`, so that they are. `needs_extra`: how to install what reads the code among them.
     """
 
     commit: str | None
@@ -73,8 +78,10 @@ class SourcesReport(Record, frozen=True):
     untracked: int = 0
     proposed: bool = False
     proposal: str = ""
+    uncovered: Mapping[str, int] = {}
     unnamed: Mapping[str, int] = {}
     addition: str = ""
+    needs_extra: str = ""
 
 
 def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
@@ -89,15 +96,18 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     # What is written into the settings file counts for the work tree alone.
     offered = ws.sources.proposals() if proposed or not (config.sources or ref) else ()
     proposal = settings_docs.sources_section(offered)
+    of_work_tree = ref is None
+    tracked = listing.tracked_files(ws.places) if of_work_tree else list(versions.tree(ws.places, commit or ""))
+    outside = find_uncovered(config.sources or offered, tracked)
     if not config.sources:
-        return SourcesReport(commit, (), proposal=proposal)
+        return SourcesReport(
+            commit, (), proposal=proposal, uncovered=count_endings(outside), needs_extra=find_extra(outside)
+        )
     stored = ws.stored_collections() if ref is None else ()
     with files_at(ws, ref) as opened:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read(opened.folder)
         rows = tuple(_row(ws, source, opened, contents, stored) for source in config.sources)
-        tracked = listing.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
-        of_work_tree = ref is None
         searched = config.searches_untracked and of_work_tree
         rows = tuple(
             row
@@ -105,7 +115,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             else _with_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
             for row in rows
         )
-        beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())
+        beside = find_unnamed(ws, outside) if of_work_tree and not proposed else Unnamed({}, ())
         available = [each for each in config.sources if each.collection in opened.collections]
         left_out = [*_by_listing(ws, available, config, commit=None if ref is None else commit)]
         left_out += [
@@ -124,8 +134,10 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             else 0,
             proposed,
             proposal,
+            count_endings(outside),
             beside.endings,
             beside.yaml(config.sources),
+            find_extra(outside),
         )
 
 
@@ -146,17 +158,30 @@ class Unnamed(NamedTuple):
         return "".join(f"{line}\n" for line in lines)
 
 
-def unnamed(ws: Workspace, tracked: Sequence[str] | None = None) -> Unnamed:
-    """What a source could have of these files, or of all that git tracks, and none has; what an
-    `exclude` names is meant to be out.
-    """
-    named = [msgspec.structs.replace(each, exclude=()) for each in ws.config.sources]
-    files = listing.tracked_files(ws.places) if tracked is None else tracked
-    left = [path for path in files if not any(rules.is_named(each, path) for each in named)]
-    names = {*ws.stored_collections(), *(each.collection for each in named)}
-    found = proposal.propose(left, stored=names)
-    endings = Counter(f".{path.rpartition('.')[2]}" for path in left if rules.source_of(found, path))
-    return Unnamed(dict(endings.most_common()), found)
+def find_unnamed(ws: Workspace, uncovered: Sequence[str]) -> Unnamed:
+    """Return the sources that could name some of these files, which no source names."""
+    names = {*ws.stored_collections(), *(source.collection for source in ws.config.sources)}
+    possible = ws.sources.propose_for(uncovered, names)
+    endings = count_endings(path for path in uncovered if rules.source_of(possible, path))
+    return Unnamed(endings, possible)
+
+
+def find_uncovered(sources: Sequence[SourceSettings], tracked: Iterable[str]) -> list[str]:
+    """Return the files that no source names. What an `exclude` names is meant to be out."""
+    is_named = rules.path_matcher(tuple(pattern for source in sources for pattern in (*source.paths, *source.exclude)))
+    return [path for path in tracked if not path.startswith(_OURS) and not is_named(path)]
+
+
+def count_endings(paths: Iterable[str]) -> dict[str, int]:
+    """Count files by ending, most frequent first. A file without an ending counts by its name."""
+    names = (path.rpartition("/")[2] for path in paths)
+    return dict(Counter(f".{name.rpartition('.')[2]}" if "." in name[1:] else name for name in names).most_common())
+
+
+def find_extra(uncovered: Iterable[str]) -> str:
+    """Return how to install what cuts the code among these files; empty if nothing is missing."""
+    missing = languages.problem() and any(languages.language_of(path) in languages.GRAMMARS for path in uncovered)
+    return languages.EXTRA_HINT if missing else ""
 
 
 def offered(ws: Workspace) -> tuple[SourceSettings, ...]:
@@ -172,8 +197,8 @@ def untracked_offers(ws: Workspace) -> int:
         files = raw_changes.untracked(ws.places, [])
     except LimitExceeded:
         return raw_changes.MOST_FILES
-    found = proposal.propose(files)
-    return sum(rules.source_of(found, path) is not None for path in files)
+    possible = ws.sources.propose_for(files)
+    return sum(rules.source_of(possible, path) is not None for path in files)
 
 
 def _with_unmatched(
@@ -221,7 +246,7 @@ def _row(
         documents=len(files),
         uncommitted=opened.uncommitted.get(name, {}),
         unavailable=why,
-        hint=("vmrag sources dedupe" if name in stored else EXTRA_HINT) if why else "",
+        hint=("vmrag sources dedupe" if name in stored else languages.EXTRA_HINT) if why else "",
         write=source.write,
         trusted=source.write and ws.settings.loaded.may_write(source),
         disputed=_find_disputed(ws, source) if source.write and not why else {},

@@ -95,7 +95,7 @@ def add_source(
         staged=staged,
         stored=stored,
         requires=ws.config.requires if ws.config.requires != required else "",
-        unavailable=languages.problem() if target.kind == "code" else "",
+        unavailable=languages.problem_of((*target.paths, *new)) if target.kind == "code" else "",
     )
 
 

@@ -6,14 +6,13 @@ ref. `ops.setup.knowledge_base` creates those.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from vmrag_link import locks
 from vmrag_link.git import listing, note_index, plumbing, sidecar_repo
 from vmrag_link.models import Record
-from vmrag_link.ops.documents.sources_report import untracked_offers
+from vmrag_link.ops.documents.sources_report import count_endings, find_extra, find_uncovered, untracked_offers
 from vmrag_link.ops.setup import own_settings, trust
 from vmrag_link.paths import require_files, require_folders
 from vmrag_link.settings import SourceSettings
@@ -43,7 +42,9 @@ class InitReport(Record, frozen=True):
     sources: tuple[NewSource, ...]
     """Sources that were added. Empty if the file has sources, or if no file can be one."""
     uncovered: Mapping[str, int]
-    """Number of tracked files in no source, by the ending of their names. Most frequent first."""
+    """Number of tracked files that no source names or excludes, by the ending of their names. Most
+    frequent first.
+    """
     untracked: int
     """Number of files that could be documents if git tracked them, counted without sources."""
     written: bool
@@ -62,6 +63,8 @@ class InitReport(Record, frozen=True):
     """Why no source for notes was added: the knowledge base stores a collection of that name, or
     git ignores the folder. Empty if it was added, exists, or was not wanted.
     """
+    needs_extra: str = ""
+    """How to install what reads the code among the uncovered files; empty if nothing is missing."""
 
 
 def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -> InitReport:
@@ -94,9 +97,10 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     if not trust.agree_to_own(ws) and added_notes:
         trust.trust_source(ws, NOTES_SOURCE)
     sources = (*configured, *proposed)
+    uncovered = find_uncovered(sources, tracked)
     return InitReport(
         tuple(_describe(source, tracked) for source in proposed),
-        _count_endings(path for path in tracked if not rules.source_of(sources, path)),
+        count_endings(uncovered),
         0 if any(not source.write for source in sources) else untracked_offers(ws),
         written,
         staged,
@@ -105,6 +109,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         ws.config.requires if ws.config.requires != required else "",
         NOTES_SOURCE.folder if added_notes else "",
         no_notes if with_notes else "",
+        find_extra(uncovered),
     )
 
 
@@ -117,11 +122,5 @@ def _find_obstacle(ws: Workspace) -> NoNotes:
 
 
 def _describe(source: SourceSettings, tracked: Iterable[str]) -> NewSource:
-    files = _count_endings(path for path in tracked if rules.source_of([source], path))
+    files = count_endings(path for path in tracked if rules.source_of([source], path))
     return NewSource(source.collection, source.kind, source.paths, source.exclude, files)
-
-
-def _count_endings(paths: Iterable[str]) -> Mapping[str, int]:
-    """Count files by ending; a file without an ending counts by its name."""
-    names = (path.rpartition("/")[2] for path in paths)
-    return dict(Counter(f".{name.rpartition('.')[2]}" if "." in name[1:] else name for name in names).most_common())

@@ -1,0 +1,135 @@
+"""Files of every kind that can be read are proposed, before and by `vmrag init`, and answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.repos import isolate, make_repo
+from tests.support.templates import build_once, copy_tree
+from tests.support.terminal import Project
+from vmrag_link.code import languages
+
+pytestmark = pytest.mark.hooks("off")
+
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "markdown", "metadata": {}, "source": ["# Cohorts\n", "The heron migrates at dusk."]},
+            {"cell_type": "code", "metadata": {}, "source": ["plot(cohorts)"], "outputs": []},
+        ],
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+    }
+)
+
+DOCUMENTS = {
+    "analysis/cohorts.ipynb": (NOTEBOOK, "when does the heron migrate"),
+    "doc/badger.txt": ("*badger.txt* Dig tunnels\n\n*badger-burrow* The badger burrows at night.\n", "badger burrow"),
+    "plugins/x/doc/mole.txt": ("*mole.txt* Moles\n\nThe mole tunnels below lawns.\n", "mole tunnels"),
+    "man/man1/otter.1": (".TH OTTER 1\n.SH NAME\notter \\- swim in rivers\n", "otter swim rivers"),
+    "cmd/weasel.8": ('.\\" Weasels\n.TH WEASEL 8\n.SH SYNOPSIS\nThe weasel hunts voles.\n', "weasel hunts voles"),
+    "plan.org": ("* Ferrets\nThe ferret sleeps in a hammock.\n", "ferret hammock"),
+    "README.md.erb": ("# Stoats\n\nThe stoat turns white in <%= month %>.\n", "stoat turns white"),
+    "guide/polecat.textile": ("h1. Polecats\n\nThe polecat smells of musk.\n", "polecat musk"),
+    "NEWS": ("Version 2: the marten climbs pines.\n", "marten climbs pines"),
+}
+CODE = {
+    "ui/Heron.vue": ("<script>\nconst wingspan = 2\n</script>\n", "heron wingspan"),
+    "ui/Egret.svelte": ("<script>let plumage = 'white'</script>\n", "plumage"),
+    "site/Ibis.astro": ("---\nconst beak = 'curved'\n---\n", "beak curved"),
+    "lib/stork.ex": ("defmodule Stork do\n  def deliver(baby), do: baby\nend\n", "deliver baby"),
+    "lib/crane.lua": ("local function dance(crane) return crane end\n", "crane dance"),
+    "lib/bittern.dart": ("void boom(Bittern bittern) {}\n", "bittern boom"),
+    "lib/Spoonbill.scala": ("object Spoonbill { def sift(mud: Mud) = mud }\n", "sift mud"),
+    "lib/Flamingo.hs": ("balance :: Leg -> Flamingo\nbalance leg = Flamingo leg\n", "balance leg"),
+    "infra/main.tf": ('resource "aws_pond" "pelican" {}\n', "aws_pond pelican"),
+    "api/gull.proto": ("message Gull { string scream = 1; }\n", "gull scream"),
+    "bin/tern": ("#!/bin/sh\nplunge --into sea\n", "plunge into sea"),
+    "Makefile": ("puffin:\n\tcarry eels\n", "carry eels"),
+}
+OTHERS = {
+    "style.css": "a {}\n",
+    "theme/dark.css": "b {}\n",
+    "Dockerfile": "FROM scratch\n",
+    "ci/jobs.yml": "jobs: [test]\n",
+    "data.json": "{}\n",
+    "LICENSE": "Do as you like.\n",
+    "lib/libheron.so.1": "not a manual\n",
+}
+
+
+def build(folder) -> Project:
+    made = Project(make_repo(folder / "project").top)
+    kinds = DOCUMENTS | CODE
+    made.commit("all", **{path: text for path, (text, _) in kinds.items()}, **OTHERS)
+    return made
+
+
+@pytest.fixture
+def project(tmp_path_factory, tmp_path, monkeypatch) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("VMRAG_EMBEDDING_MODEL", "hash")
+    copied = copy_tree(build_once(tmp_path_factory, "proposed-kinds", build), tmp_path / "copy")
+    return Project(copied / "project")
+
+
+def files_of(report) -> dict[str, dict[str, int]]:
+    return {source["collection"]: source["files"] for source in report["sources"]}
+
+
+def test_init_proposes_each_kind_and_counts_the_rest(project):
+    report = project.ask("init")["files"]
+    files = files_of(report)
+    assert sum(files["docs"].values()) == len(DOCUMENTS)
+    assert sum(files["code"].values()) == len(CODE)
+    assert report["uncovered"] == {".css": 2, "Dockerfile": 1, ".yml": 1, ".json": 1, "LICENSE": 1, ".1": 1}
+    assert report["needs_extra"] == ""
+    project.git("commit", "-qm", "set up")
+    sources = project.ask("sources")
+    assert {row["collection"]: row["documents"] for row in sources["sources"]} == {
+        "docs": len(DOCUMENTS),
+        "code": len(CODE),
+        "notes": 0,
+    }
+    assert sources["uncovered"] == report["uncovered"]
+    assert project.ask("sources", "--at", "HEAD")["uncovered"] == report["uncovered"]
+    assert "2 *.css, " in project.vmrag("sources").out
+
+
+def test_questions_reach_the_file_of_each_kind_before_anything_is_set_up(project):
+    for path, (_, question) in (DOCUMENTS | CODE).items():
+        found = project.ask("query", question, "--mode", "keyword")["results"]
+        assert found[0]["doc_id"] == path, question
+
+
+def test_commit_without_settings_answers_as_its_work_tree(project):
+    here, there = project.ask("sources"), project.ask("sources", "--at", "HEAD")
+    assert [row["paths"] for row in here["sources"]] == [row["paths"] for row in there["sources"]]
+    found = project.ask("query", "weasel hunts voles", "--mode", "keyword", "--at", "HEAD")["results"]
+    assert found[0]["doc_id"] == "cmd/weasel.8"
+
+
+def test_files_of_no_source_are_proposed_for_the_settings(project):
+    project.commit("settings", **{".vmrag.yaml": "sources:\n  - collection: docs\n    paths: ['**/*.md.erb']\n"})
+    report = project.ask("sources")
+    assert report["unnamed"][".8"] == 1
+    assert report["uncovered"][".css"] == 2
+    assert '"**/*.ipynb"' in report["addition"]
+
+
+def test_code_that_lines_cut_is_read_without_grammars(project, monkeypatch):
+    project.commit("python", **{"lib/owl.py": "def hoot(): ...\n"})
+    monkeypatch.setattr(languages, "problem", lambda: "no grammar is installed")
+    found = project.ask("query", "crane dance", "--mode", "keyword")
+    assert found["results"][0]["doc_id"] == "lib/crane.lua"
+    assert "unavailable" not in found["kb"]["sources"]
+    report = project.ask("init")["files"]
+    assert (report["uncovered"][".py"], report["needs_extra"]) == (1, languages.EXTRA_HINT)
+    assert files_of(report)["code"][".lua"] == 1
+    project.git("commit", "-qm", "set up")
+    shown = project.ask("sources")
+    assert (shown["uncovered"][".py"], shown["needs_extra"]) == (1, languages.EXTRA_HINT)
+    assert [row["unavailable"] for row in shown["sources"]] == ["", "", ""]
+    assert languages.EXTRA_HINT in project.vmrag("sources").out

@@ -1,0 +1,81 @@
+"""What the first bytes of a file tell that its name does not: a man page, an OpenAPI description, a
+script.
+
+Other files also have names such as `tool.1`, `api.yaml` and `run`. Only the beginning of a file is
+read, because nothing was chosen as a source yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from vmrag_link.conversion.limits import BINARY_WITHIN
+from vmrag_link.git import beside
+from vmrag_link.paths import Places
+from vmrag_link.sources.disk import Disk
+
+_MOST_BYTES = 1_000_000
+"""Of a blob, which git writes whole. A larger file is no document, unless the settings say so."""
+
+_MOST_BYTES_TOGETHER = 50_000_000
+
+_TROFF = re.compile(rb"""^(?:\.\\"|'\\"|[.'][ \t]*(?:TH|Dd|SH|so)[ \t])""", re.MULTILINE)
+_OPENAPI_LINE = re.compile(rb"""^(["']?)(?:openapi|swagger)\1[ \t]*:[ \t]*["']?[1-9]""", re.MULTILINE)
+# The last branch takes a text that does not end, so that each byte is read once.
+_JSON_TOKEN = re.compile(rb"""[{}\[\]]|"(?:[^"\\]|\\.)*+"(?:\s*+:\s*+(?:"[^"]{0,20})?)?|".*""", re.DOTALL)
+_OPENAPI_MEMBER = re.compile(rb"""^"(?:openapi|swagger)"\s*:\s*"[1-9]""")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def is_man_page(data: bytes) -> bool:
+    """Return whether a text begins as troff does with the macros of man pages."""
+    return b"\0" not in data and _TROFF.search(data[:BINARY_WITHIN]) is not None
+
+
+def is_script(data: bytes) -> bool:
+    """Return whether a text names the program that runs it."""
+    return b"\0" not in data and data.startswith(b"#!")
+
+
+def is_openapi(data: bytes) -> bool:
+    """Return whether YAML or JSON describes an API: its top level has `openapi` or `swagger`."""
+    text = data[:BINARY_WITHIN].removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if text.startswith(b"{"):
+        return _has_member(text)
+    return b"\0" not in text and _OPENAPI_LINE.search(text) is not None
+
+
+def _has_member(text: bytes) -> bool:
+    """Return whether the outermost object has such a key. A value of another object may be called
+    so: `{"dependencies": {"swagger": "2.0.1"}}`.
+    """
+    depth = 0
+    for token in _JSON_TOKEN.finditer(text):
+        first = token[0][:1]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+        elif depth == 1 and _OPENAPI_MEMBER.match(token[0]):
+            return True
+    return False
+
+
+def in_work_tree(places: Places, paths: Iterable[str]) -> Mapping[str, bytes]:
+    """Return the first bytes of files, by path. A file that cannot be read has none."""
+    with Disk(places.top) as disk:
+        read = disk.read_many(sorted(paths), BINARY_WITHIN)
+        return {path: data for path, data, size in read if size > 0}
+
+
+def of_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[str]) -> Mapping[str, bytes]:
+    """As `in_work_tree`, of files whose blobs are known. Raises as `git.beside.look`."""
+    wanted = {path: blobs[path] for path in paths if path in blobs}
+    left, chosen = _MOST_BYTES_TOGETHER, set[str]()
+    for blob, size in beside.sizes(places, wanted.values()).items():
+        if size <= min(left, _MOST_BYTES):
+            left -= size
+            chosen.add(blob)
+    contents = beside.contents(places, chosen)
+    return {path: contents[blob][:BINARY_WITHIN] for path, blob in wanted.items() if blob in contents}
