@@ -146,6 +146,7 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
         else:
             yield f"No sources: {ref} has none in its .vmrag.yaml, and no file that could be a document of one."
         yield from _describe_uncovered(report, most)
+        yield from _describe_folders(report, most)
         return
     for each in report.sources:
         yield from _source(each)
@@ -159,6 +160,7 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
         yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
     yield from _left_out(report.left_out, most)
     yield from _describe_uncovered(report, most)
+    yield from _describe_folders(report, most)
     yield from _next(report)
 
 
@@ -167,6 +169,23 @@ def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str
     others = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
     others = {ending: number for ending, number in others.items() if number}
     yield from describe_uncovered(others, report.needs_extra, most=len(others) if most is None else most)
+
+
+def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
+    rows = [f"submodule {row.path}: {_count(row.files, 'not in this clone')}" for row in report.submodules]
+    rows += [
+        f"linked folder {row.path} -> {row.target}: {_count(row.files, 'outside the repository')}"
+        for row in report.linked_folders
+    ]
+    if rows:
+        yield "Not read:"
+        yield from (f"  {row}" for row in rows[:most])
+        if most is not None and len(rows) > most:
+            yield f"  and {len(rows) - most} more (see them with -v)"
+
+
+def _count(files: int | None, unknown: str) -> str:
+    return unknown if files is None else plural(files, "file")
 
 
 def _next(report: SourcesReport) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -11,7 +12,8 @@ import msgspec
 from vmrag_link import settings_docs
 from vmrag_link.code import languages
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git import listing, plumbing, raw_changes, versions
+from vmrag_link.git import beside, listing, plumbing, raw_changes, submodules, versions
+from vmrag_link.git.submodules import NestedPaths
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
@@ -57,6 +59,26 @@ class LeftOutRow(Record, frozen=True):
     reason: str
 
 
+class SubmoduleRow(Record, frozen=True):
+    """A submodule, whose files no source has. `commit`: the one that the tree names. `files`: how
+    many it has; None if the commit is not in this clone.
+    """
+
+    path: str
+    commit: str
+    files: int | None
+
+
+class LinkedFolderRow(Record, frozen=True):
+    """A symbolic link to a folder, through which no source reads. `files`: how many tracked files
+    the folder has; None if it is outside the repository.
+    """
+
+    path: str
+    target: str
+    files: int | None
+
+
 class SourcesReport(Record, frozen=True):
     """`commit`: whose tree it is; None before the first. `proposed`: nothing is set up, and these
     are the sources that `vmrag init` would write. `proposal`: what to write into `.vmrag.yaml`,
@@ -68,6 +90,7 @@ class SourcesReport(Record, frozen=True):
     without sources, of those that are not proposed.
     `unnamed`: those of them that could be documents; `addition`: what to write below `sources:` in
     `.vmrag.yaml`, so that they are. `needs_extra`: how to install what reads the code among them.
+    `submodules`, `linked_folders`: folders of the tree whose files no source has.
     """
 
     commit: str | None
@@ -82,6 +105,8 @@ class SourcesReport(Record, frozen=True):
     unnamed: Mapping[str, int] = {}
     addition: str = ""
     needs_extra: str = ""
+    submodules: tuple[SubmoduleRow, ...] = ()
+    linked_folders: tuple[LinkedFolderRow, ...] = ()
 
 
 def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
@@ -99,9 +124,18 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     of_work_tree = ref is None
     tracked = listing.tracked_files(ws.places) if of_work_tree else list(versions.tree(ws.places, commit or ""))
     outside = find_uncovered(config.sources or offered, tracked)
+    nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
+    below = _list_submodules(ws, nested)
+    linked = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
     if not config.sources:
         return SourcesReport(
-            commit, (), proposal=proposal, uncovered=count_endings(outside), needs_extra=find_extra(outside)
+            commit,
+            (),
+            proposal=proposal,
+            uncovered=count_endings(outside),
+            needs_extra=find_extra(outside),
+            submodules=below,
+            linked_folders=linked,
         )
     stored = ws.stored_collections() if ref is None else ()
     with files_at(ws, ref) as opened:
@@ -138,7 +172,43 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             beside.endings,
             beside.yaml(config.sources),
             find_extra(outside),
+            below,
+            linked,
         )
+
+
+_MOST_COUNTED = 200
+"""Submodules whose files are counted: each takes a process."""
+
+
+@beside.one_deadline()
+def _list_submodules(ws: Workspace, nested: NestedPaths) -> tuple[SubmoduleRow, ...]:
+    counted = sorted(nested.submodules.items())[:_MOST_COUNTED]
+    numbers = {path: submodules.count_files(ws.places, path, commit) for path, commit in counted}
+    return tuple(SubmoduleRow(path, name, numbers.get(path)) for path, name in sorted(nested.submodules.items()))
+
+
+def _list_linked_folders(
+    ws: Workspace, nested: NestedPaths, tracked: Iterable[str], *, of_work_tree: bool
+) -> tuple[LinkedFolderRow, ...]:
+    """Return the links to folders. Of a commit, the folders outside the repository are unknown."""
+    targets = submodules.read_targets(ws.places, nested.links)
+    folders = {path: posixpath.normpath(posixpath.join(posixpath.dirname(path), to)) for path, to in targets.items()}
+    wanted = {*folders.values()}
+    numbers = Counter(folder for file in tracked for folder in _list_parents(file) if folder in wanted)
+    rows = []
+    for path, folder in sorted(folders.items()):
+        is_outside = folder.startswith(("/", "../")) or folder == ".."
+        if numbers[folder] or (is_outside and of_work_tree and (ws.places.top / path).is_dir()):
+            rows.append(LinkedFolderRow(path, targets[path], None if is_outside else numbers[folder]))
+    return tuple(rows)
+
+
+def _list_parents(path: str) -> Iterator[str]:
+    """Yield the folders around a file, the top as `.`."""
+    while path := posixpath.dirname(path):
+        yield path
+    yield "."
 
 
 class Unnamed(NamedTuple):
