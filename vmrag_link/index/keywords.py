@@ -13,13 +13,11 @@ segment's place among the others is added (`SEGMENT_BITS`).
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vmrag_link.models import IndexedPiece
 
@@ -67,33 +65,67 @@ def words(query: str) -> list[str]:
     """The words of a query, in small letters, each once. Stop words count only where there are no
     others, and no more than `MOST_WORDS` count.
     """
-    found = list(dict.fromkeys(word for word in re.findall(r"\w+", query.lower()) if len(word) <= _LONGEST_WORD))
+    found = list(dict.fromkeys(word for word in split_words(query) if len(word) <= _LONGEST_WORD))
     return [word for word in found if word not in STOP_WORDS][:MOST_WORDS] or found
+
+
+def split_words(text: str) -> Sequence[str]:
+    """Return the words of a text in small letters, with accents. Writing without spaces gives pairs
+    of letters, as in the index.
+    """
+    if text.isascii():
+        return re.findall(r"\w+", text.lower())
+    from vmrag_link.index import letters
+
+    found: list[str] = []
+    for word in re.findall(r"(?:\w|[^\x00-\x7f])+", text):
+        found += [word.lower()] if word.isascii() else letters.list_written(word)
+    return found
 
 
 def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Where each text has words of a query, as a ranking by words finds them: ranges of characters
     that share none, ascending.
     """
-    phrases = " OR ".join(f'"{word}"' for word in words(query))
-    found: list[list[tuple[int, int]]] = [[] for _ in texts]
-    if not phrases:
-        return found
-    begin, end = os.urandom(8).hex(), os.urandom(8).hex()  # no text can hold them
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})")
-        connection.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", enumerate(texts))
-        marked = connection.execute(
-            "SELECT rowid, highlight(keywords, 0, ?, ?) FROM keywords WHERE keywords MATCH ?", (begin, end, phrases)
-        )
-        for number, text in marked:
-            at = 0
-            for part in re.split(f"({begin}.*?{end})", text, flags=re.DOTALL):
-                match = part.removeprefix(begin).removesuffix(end)
-                if match != part:
-                    found[number].append((at, at + len(match)))
-                at += len(match)
-    return found
+    phrases: dict[bytes, list[list[bytes]]] = {}
+    for phrase in filter(None, find_terms(words(query))):
+        phrases.setdefault(phrase[0], []).append(phrase)
+    located = [_locate_words(text) if phrases else [] for text in texts]
+    # A stem begins as its word, and most words begin otherwise than those of the query.
+    begins = {term.decode(errors="replace")[:1] for some in phrases.values() for phrase in some for term in phrase}
+    different = {word for some in located for _, _, word in some}
+    alike = [word for word in different if word[0] in begins]
+    terms = dict(zip(alike, finish_words(alike), strict=True))
+    return [_find_phrases(phrases, some, [terms.get(word, b"") for _, _, word in some]) for some in located]
+
+
+def _locate_words(text: str) -> list[tuple[int, int, str]]:
+    """Return first character, end and folded letters of each word of a text."""
+    located = []
+    for match in re.finditer(r"[0-9A-Za-z\x80-\U0010ffff]+", text):
+        word, start = match[0], match.start()
+        if word.isascii():
+            located.append((start, match.end(), word.lower()))
+        else:
+            from vmrag_link.index import letters
+
+            located += [(start + first, start + end, part) for first, end, part in letters.locate_words(word)]
+    return located
+
+
+def _find_phrases(
+    phrases: Mapping[bytes, Sequence[Sequence[bytes]]], located: Sequence[tuple[int, int, str]], terms: Sequence[bytes]
+) -> list[tuple[int, int]]:
+    """Return where the terms of a text are those of a phrase. `phrases`: by their first term."""
+    spans: list[tuple[int, int]] = []
+    for number, term in enumerate(terms):
+        lengths = [len(phrase) for phrase in phrases.get(term, ()) if terms[number : number + len(phrase)] == phrase]
+        if lengths:
+            start, end = located[number][0], located[number + max(lengths) - 1][1]
+            if spans and start < spans[-1][1]:
+                start, end = spans[-1][0], max(end, spans.pop()[1])
+            spans.append((start, end))
+    return spans
 
 
 def terms(query: str) -> list[list[str]]:
@@ -107,21 +139,31 @@ def terms_of(words: Iterable[str]) -> list[list[str]]:
 
 
 def find_terms(words: Iterable[str]) -> list[list[bytes]]:
-    """Return the terms that FTS5 makes of each of these words, in their order.
+    """Return the terms of each of these words, in their order.
 
     Bytes, because FTS5 cuts a term of more than 32 kB within a character.
     """
-    given = list(words)
-    terms: list[list[bytes]] = [[] for _ in given]
-    for number, _, term in sorted(_terms_in(given)):
-        terms[number].append(term)
-    return terms
+    parts = [list(_parts_of_word(word)) for word in words]
+    terms = iter(finish_words([part for some in parts for part in some]))
+    return [[next(terms) for _ in some] for some in parts]
+
+
+def _parts_of_word(word: str) -> Sequence[str]:
+    if word.isascii():
+        return re.findall(r"[0-9a-z]+", word.lower())
+    from vmrag_link.index import letters
+
+    return letters.split_words(word)
+
+
+def finish_words(words: Sequence[str]) -> list[bytes]:
+    """Return the terms of folded words: stems of those in ASCII, and the others as they are."""
+    stems = iter(stem_words([word for word in words if word.isascii()]))
+    return [next(stems) if word.isascii() else word.encode() for word in words]
 
 
 def stem_words(words: Sequence[str]) -> list[bytes]:
-    """Return the terms of words of ASCII letters and digits, which have one each. Many take less
-    than half the time that `find_terms` takes.
-    """
+    """Return the terms of words of small ASCII letters and digits, which have one each."""
     starts = range(0, len(words), _WORDS_OF_TEXT)
     terms = [b""] * len(words)
     for number, place, term in _terms_in(" ".join(words[start : start + _WORDS_OF_TEXT]) for start in starts):
@@ -195,4 +237,9 @@ def stem(name: str) -> str:
 def words_of(names: Iterable[str]) -> set[str]:
     """The words of these names in small letters, those that are written as one taken apart, too."""
     text = " ".join(names).replace("_", " ")
-    return set(re.findall(r"[^\W_]+", f"{text} {parts(text)}".lower()))
+    text = f"{text} {parts(text)}"
+    if not text.isascii():
+        from vmrag_link.index import letters
+
+        text = letters.fold(text)
+    return set(re.findall(r"[^\W_]+", text.lower()))

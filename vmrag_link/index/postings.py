@@ -99,7 +99,7 @@ class BlockWriter:
         """Words of ASCII in small letters, and finished terms, by number."""
 
         self._terms: dict[bytes, Sequence[bytes]] = {}
-        """Finished terms of words that have other characters."""
+        """Words and finished terms of words that have other characters."""
 
         self._tokens = array("I")
         """Numbers of words, for one chunk and field after the other."""
@@ -127,12 +127,14 @@ class BlockWriter:
         return counts
 
     def _learn(self, split: Sequence[Sequence[Sequence[bytes]]], batch: Sequence[Sequence[str]]) -> None:
-        """Get the terms of words that are not ASCII."""
+        """Get the words within those that are not ASCII."""
         texts = zip(itertools.chain(*batch), itertools.chain(*split), strict=True)
         others = {word for text, words in texts if not text.isascii() for word in words if not word.isascii()}
-        unknown = list(others - self._terms.keys())
-        for word, terms in zip(unknown, keywords.find_terms(word.decode() for word in unknown), strict=True):
-            self._terms[word] = [_FINISHED + term for term in terms]
+        for word in others - self._terms.keys():
+            from vmrag_link.index import letters
+
+            parts = map(str.encode, letters.split_words(word.decode()))
+            self._terms[word] = [part if part.isascii() else _FINISHED + part for part in parts]
 
     def _add_words(self, text: str, words: Sequence[bytes]) -> int:
         if not text.isascii():

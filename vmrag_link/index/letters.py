@@ -1,0 +1,92 @@
+"""Words of texts that are not ASCII, such that each word has one spelling.
+
+Composed and decomposed letters, full-width forms and ligatures become the same small letters
+without accents. Writing without spaces between words (Chinese, Japanese, Thai), and Korean, whose
+particles follow a word without a space, is cut into pairs of neighbouring letters, so any part of
+it finds the text. A letter without such a neighbour is a word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+LONGEST = 1_000
+"""Letters of a word. Further ones are ignored."""
+
+# Accents of Latin, Greek and Cyrillic letters, points of Hebrew and Arabic ones, the character that
+# widens an Arabic word, and invisible characters within words.
+_MARKS = re.compile(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670"
+    "\u00ad\u200c\u200d\u2060\ufe00-\ufe0f\ufeff]+"
+)
+_STROKES = str.maketrans("ıđłø", "idlo")
+"""Letters whose mark Unicode does not take off."""
+
+# Thai, Lao, Burmese, Khmer, Han characters, kana, bopomofo and hangul.
+_UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u1000-\u1049\u1050-\u109f\u1100-\u11ff\u1780-\u17d3\u3005-\u3007"
+    "\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Vowel signs of Indic scripts are neither letters nor digits, but belong to words.
+_INDIC = "\u0900-\u0963\u0966-\u096f\u0971-\u0df3"
+_WORDS = re.compile(f"(?P<unspaced>[{_UNSPACED}]+)|(?:[^\\W_{_UNSPACED}]|[{_INDIC}])+")
+
+
+def fold(text: str) -> str:
+    """Return the same letters for all spellings of a text."""
+    return unicodedata.normalize("NFKC", _decompose(text))
+
+
+def _decompose(text: str) -> str:
+    return _MARKS.sub("", unicodedata.normalize("NFKD", text).casefold()).translate(_STROKES)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, folded."""
+    folded = fold(text)
+    return [folded[start:end] for start, end in _find_words(folded)]
+
+
+def _find_words(folded: str) -> Iterator[tuple[int, int]]:
+    for match in _WORDS.finditer(folded):
+        start, end = match.span()
+        if match["unspaced"] and end - start > 1:
+            yield from ((at, at + 2) for at in range(start, end - 1))
+        else:
+            yield start, min(end, start + LONGEST)
+
+
+def locate_words(text: str) -> list[tuple[int, int, str]]:
+    """Return the words of `split_words`, each with its first character in the text and its end."""
+    folded, places = fold(text), _places(text)
+    return [
+        (places[start], max(places[end], places[end - 1] + 1), folded[start:end]) for start, end in _find_words(folded)
+    ]
+
+
+def _places(text: str) -> list[int]:
+    """Return for each character of the folded text which character of the text it begins in, and
+    the length of the text.
+    """
+    decomposed, origins = [], []
+    for at, character in enumerate(text):
+        letters = _decompose(character)
+        decomposed.append(letters)
+        origins += [at] * len(letters)
+    places, begin = [], 0
+    for character in unicodedata.normalize("NFKC", "".join(decomposed)):
+        places.append(origins[min(begin, len(origins) - 1)])
+        begin += len(unicodedata.normalize("NFKD", character))
+    return [*places, len(text)]
+
+
+def list_written(text: str) -> list[str]:
+    """Return the words of a text in small composed letters with accents, as files have them."""
+    written = []
+    for start, end, word in locate_words(text):
+        composed = unicodedata.normalize("NFKC", text[start:end].lower())
+        written.append(composed if split_words(composed) == [word] else word)
+    return written
