@@ -114,12 +114,21 @@ def test_one_sentence_is_found_among_forty_chapters():
         ("データ", "ﾃﾞｰﾀとデータ", ["ﾃﾞｰﾀ", "データ"]),
         ("istanbul", "İstanbul", ["İstanbul"]),
         ("strasse", "Die Straße", ["Straße"]),
+        ("choose", "we chose owls", ["chose"]),
         ("get_close", "get_close close get", ["get_close"]),
     ],
 )
 def test_matches_marks_words_as_written(query, text, marked):
     [spans] = keywords.matches(query, [text])
     assert [text[start:end] for start, end in spans] == marked
+
+
+def test_irregular_forms_have_the_term_of_their_base():
+    forms = "chose chosen wrote indices children froze matrices"
+    assert [terms for [terms] in keywords.terms(forms)] == [
+        terms for [terms] in keywords.terms_of("choose choose write index child freeze matrix".split())
+    ]
+    assert not keywords.IRREGULAR.keys() & set(keywords.IRREGULAR.values())
 
 
 def test_names_are_equal_for_all_spellings():

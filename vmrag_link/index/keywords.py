@@ -44,6 +44,26 @@ STOP_WORDS = frozenset(
 )
 
 
+# Forms that the stemmer does not know. Left out are forms that are mostly other words ("left",
+# "bound") or adjectives ("built", "written"), and verbs that carry no topic ("make").
+_FORMS = """
+analysis analyses, axis axes, basis bases, begin began begun, bend bent, bring brought, buy bought, catch caught,
+child children, choose chose chosen, criterion criteria, crisis crises, deal dealt, dig dug, draw drew drawn, drive
+drove driven, fall fell fallen, feed fed, feel felt, fight fought, fly flew flown, forbid forbade forbidden, forget
+forgot forgotten, freeze froze frozen, give gave, grow grew grown, hang hung, hear heard, hide hid hidden, hold held,
+hypothesis hypotheses, index indices, keep kept, know knew known, lead led, lend lent, lose lost, matrix matrices,
+meet met, mouse mice, overcome overcame, override overrode overridden, overwrite overwrote overwritten, rebuild
+rebuilt, redo redid redone, rerun reran, rewrite rewrote rewritten, ride rode ridden, rise rose risen, run ran, seek
+sought, sell sold, shake shook shaken, shrink shrank shrunk, sing sang sung, sink sank sunk, sleep slept, slide slid,
+speak spoke spoken, spend spent, spin spun, steal stole stolen, stick stuck, strike struck, swear swore sworn, sweep
+swept, swim swam swum, swing swung, synopsis synopses, take took, teach taught, tear tore torn, tell told, thesis
+theses, throw threw thrown, undergo underwent undergone, understand understood, undo undid undone, vertex vertices,
+wake woke woken, wear wore worn, weave wove woven, win won, withdraw withdrew withdrawn, woman women, write wrote
+"""
+IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) for form in forms}
+"""The base of irregular English forms."""
+
+
 def row_id(collection_id: int, slot: int, segment: int = 0) -> int:
     return (segment << SEGMENT_BITS) | (collection_id << SLOT_BITS) | slot
 
@@ -94,7 +114,7 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     # A stem begins as its word, and most words begin otherwise than those of the query.
     begins = {term.decode(errors="replace")[:1] for some in phrases.values() for phrase in some for term in phrase}
     different = {word for some in located for _, _, word in some}
-    alike = [word for word in different if word[0] in begins]
+    alike = [word for word in different if word[0] in begins or word in IRREGULAR]
     terms = dict(zip(alike, finish_words(alike), strict=True))
     return [_find_phrases(phrases, some, [terms.get(word, b"") for _, _, word in some]) for some in located]
 
@@ -164,6 +184,7 @@ def finish_words(words: Sequence[str]) -> list[bytes]:
 
 def stem_words(words: Sequence[str]) -> list[bytes]:
     """Return the terms of words of small ASCII letters and digits, which have one each."""
+    words = [IRREGULAR.get(word, word) for word in words]
     starts = range(0, len(words), _WORDS_OF_TEXT)
     terms = [b""] * len(words)
     for number, place, term in _terms_in(" ".join(words[start : start + _WORDS_OF_TEXT]) for start in starts):
