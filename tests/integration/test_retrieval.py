@@ -315,6 +315,26 @@ def test_search_finds_note_by_question_with_one_word_more(kb, mode, notes):
             assert hits[0].score > 0.01
 
 
+@pytest.mark.parametrize("mode", [Mode.KEYWORD, Mode.HYBRID])
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("why did we choose pagefind", "We chose Pagefind over Algolia."),
+        ("Scheinwerfer reinigen", "Der Rückfahrscheinwerfer wird mit Wasser gereinigt."),
+        ("蓄電池の残量", "停電の後は蓄電池の残量を必ず点検してください。"),
+        ("배터리 잔량", "정전 후에는 배터리의 잔량을 반드시 점검하십시오."),
+        ("แบตเตอรี่", "หลังไฟดับต้องตรวจสอบแบตเตอรี่ทุกครั้ง"),
+        ("cafe\u0301 İzmir", "Das Café in I\u0307zmir"),
+    ],
+)
+def test_search_finds_text_as_people_write_it(kb, mode, question, text):
+    dice = random.Random(31)
+    pages = [doc(f"d{number}", prose(dice, 60)) for number in range(40)]
+    path = kb.index(kb.commit(*pages, doc("answer", f"{prose(dice, 30)} {text} {prose(dice, 30)}"))).path
+    hits = kb.search(path, question, k=3, mode=mode)
+    assert hits[0].doc_id == "answer"
+
+
 # -- words of the document -------------------------------------------------------------------------
 
 

@@ -79,7 +79,9 @@ class Corpus:
         return CountedSegment(name, {GUIDE: piece})
 
     def scores(self, query: str, weight: float, by: type[WordScores] = WordScores) -> WordScores:
-        words = [self.reader.holdings(terms, [GUIDE])[GUIDE] for terms in keywords.terms(query)]
+        asked = keywords.terms(query)
+        own = [(terms, self.reader.holdings(terms, [GUIDE])[GUIDE]) for terms in asked]
+        words = [self.reader.with_compounds(terms, GUIDE, holdings, alone=len(asked) == 1) for terms, holdings in own]
         return bm25.scores(self.held, words, self.reader.lengths(GUIDE), document_weight=weight, by=by)
 
     def reference(self, query: str, weight: float) -> tuple[dict[int, int], int]:
@@ -217,6 +219,52 @@ def test_word_of_all_texts_keeps_share_of_score(corpora, texts):
     scores = corpora([["owl"]] * texts).scores("owl unknown", 0.6)
     [score] = set(scores.best(texts).values())
     assert score > scores.most / 100
+
+
+COMPOUNDS = [
+    ["Der Rückfahrscheinwerfer ist defekt.", "Scheinwerfereinstellung"],
+    ["Ru\u0308ckfahrscheinwerfer und Nebelscheinwerfer"],
+    ["Die Scheinwerfer reinigen."],
+    ["Der Schein wirft Schatten.", "Scheinwerferlampenfassungen"],
+    ["蓄電池の点検"],
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Scheinwerfer", [2, 1, 0, 3]),
+        ("scheinwerfer Lampe", [2, 1, 0, 3]),
+        ("Rückfahr", [1, 0]),
+        ("lampenfassung", []),
+        ("蓄", [4]),
+        ("検", [4]),
+        ("検 owl", []),
+        ("wirft", [3]),
+    ],
+)
+@pytest.mark.parametrize("by", [WordScores, ArrayScores])
+def test_rare_word_finds_compounds_that_begin_or_end_with_it(corpora, query, expected, by):
+    answers = []
+    for number, order in enumerate([None, [4, 0, 3, 2, 1], [1, 2, 3, 4, 0]]):
+        corpus = corpora(COMPOUNDS, order, str(number))
+        scores = corpus.scores(query, 0.6, by)
+        answers.append(
+            {
+                each: max(map(scores.of, range(first, first + len(COMPOUNDS[each]))))
+                for each, first in corpus.first.items()
+            }
+        )
+    ranked = sorted((number for number, score in answers[0].items() if score), key=lambda number: -answers[0][number])
+    assert sorted(ranked) == sorted(expected)
+    assert ranked[:1] == expected[:1]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_common_word_finds_no_compounds(corpora):
+    corpus = corpora([["Scheinwerfer"]] * 6 + [["Nebelscheinwerfer"]] + [["Lampe"]] * 5 + [["Nachttischlampe"]])
+    assert not corpus.scores("Scheinwerfer", 0.6).of(corpus.first[6])
+    assert corpus.scores("Lampe", 0.6).of(corpus.first[12])
 
 
 def test_words_that_are_nowhere_give_nothing(corpora):

@@ -115,6 +115,9 @@ def test_one_sentence_is_found_among_forty_chapters():
         ("istanbul", "İstanbul", ["İstanbul"]),
         ("strasse", "Die Straße", ["Straße"]),
         ("choose", "we chose owls", ["chose"]),
+        ("Scheinwerfer", "Der Rückfahrscheinwerfer", ["Rückfahrscheinwerfer"]),
+        ("Scheinwerfer", "Nebelscheinwerfer und Scheinwerfer", ["Scheinwerfer"]),
+        ("電", "蓄電池", ["蓄電池"]),
         ("get_close", "get_close close get", ["get_close"]),
     ],
 )

@@ -64,6 +64,12 @@ IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) fo
 """The base of irregular English forms."""
 
 
+SHORTEST_PART, LEAST_REST = 4, 3
+"""Letters of a stem that finds compounds (`Scheinwerfer` finds `Rückfahrscheinwerfer`), and bytes
+that a compound has more.
+"""
+
+
 def row_id(collection_id: int, slot: int, segment: int = 0) -> int:
     return (segment << SEGMENT_BITS) | (collection_id << SLOT_BITS) | slot
 
@@ -103,6 +109,11 @@ def split_words(text: str) -> Sequence[str]:
     return found
 
 
+def is_compound(term: bytes, part: bytes) -> bool:
+    """Return whether a term is a compound that begins or ends with a part."""
+    return len(term) >= len(part) + LEAST_REST and (term.startswith(part) or term.endswith(part))
+
+
 def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Where each text has words of a query, as a ranking by words finds them: ranges of characters
     that share none, ascending.
@@ -116,7 +127,32 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     different = {word for some in located for _, _, word in some}
     alike = [word for word in different if word[0] in begins or word in IRREGULAR]
     terms = dict(zip(alike, finish_words(alike), strict=True))
-    return [_find_phrases(phrases, some, [terms.get(word, b"") for _, _, word in some]) for some in located]
+    spans = [_find_phrases(phrases, some, [terms.get(word, b"") for _, _, word in some]) for some in located]
+    alone = len(phrases) == 1
+    parts = [phrase[0] for some in phrases.values() for phrase in some if is_part(phrase, alone=alone)]
+    for number, some in enumerate(located if parts else ()):
+        if not spans[number]:
+            spans[number] = _find_compounds(parts, some)
+    return spans
+
+
+def is_part(phrase: Sequence[bytes], *, alone: bool = False) -> bool:
+    """Return whether a word of a query finds compounds, if few texts hold it. So does a letter of
+    writing without spaces, if it is `alone`.
+    """
+    word = phrase[0].decode(errors="replace")
+    return len(phrase) == 1 and (len(word) >= SHORTEST_PART or (alone and len(word) == 1 and not word.isascii()))
+
+
+def _find_compounds(parts: Sequence[bytes], located: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
+    """Return where a text has compounds with one of these parts."""
+    spans: list[tuple[int, int]] = []
+    for start, end, word in located:
+        if any(part in word.encode() for part in parts):
+            [term] = finish_words([word])
+            if any(is_compound(term, part) for part in parts):
+                _add_span(spans, start, end)
+    return spans
 
 
 def _locate_words(text: str) -> list[tuple[int, int, str]]:
@@ -142,10 +178,15 @@ def _find_phrases(
         lengths = [len(phrase) for phrase in phrases.get(term, ()) if terms[number : number + len(phrase)] == phrase]
         if lengths:
             start, end = located[number][0], located[number + max(lengths) - 1][1]
-            if spans and start < spans[-1][1]:
-                start, end = spans[-1][0], max(end, spans.pop()[1])
-            spans.append((start, end))
+            _add_span(spans, start, end)
     return spans
+
+
+def _add_span(spans: list[tuple[int, int]], start: int, end: int) -> None:
+    """Add a span to others that do not begin behind it. Overlapping ones become one."""
+    if spans and start < spans[-1][1]:
+        start, end = spans[-1][0], max(end, spans.pop()[1])
+    spans.append((start, end))
 
 
 def terms(query: str) -> list[list[str]]:

@@ -326,6 +326,15 @@ class Postings:
                             block.list_of(numbers[0], field) if len(numbers) == 1 else block.find_phrase(numbers, field)
                         )
 
+    def find_compounds(self, part: str) -> Iterator[tuple[bytes, Sequence[int], Sequence[int]]]:
+        """Return the terms that are compounds with a part (`keywords.is_compound`). With each,
+        return the slots that hold it in a field, and how often.
+        """
+        for block in self._blocks:
+            for number in block.find_compounds(part.encode()):
+                for field in range(len(block.fields)):
+                    yield block.term(number), *block.list_of(number, field)
+
 
 class _Block:
     def __init__(self, content: mmap.mmap | bytes, at: int) -> None:
@@ -356,12 +365,22 @@ class _Block:
     def number_of(self, term: bytes) -> int:
         """Return the number of a term; -1 if no chunk holds it."""
         terms = range(len(self._term_starts) - 1)
-        number = bisect.bisect_left(terms, term, key=self._term)
-        return number if number < len(terms) and self._term(number) == term else -1
+        number = bisect.bisect_left(terms, term, key=self.term)
+        return number if number < len(terms) and self.term(number) == term else -1
 
-    def _term(self, number: int) -> bytes:
+    def term(self, number: int) -> bytes:
         first = self._arrays + self._terms
         return self._content[first + self._term_starts[number] : first + self._term_starts[number + 1]]
+
+    def find_compounds(self, part: bytes) -> Iterator[int]:
+        """Return the numbers of the terms that are compounds with a part."""
+        first = self._arrays + self._terms
+        end, at = first + self._term_starts[-1], first
+        while (at := self._content.find(part, at, end)) >= 0:
+            number = bisect.bisect_right(self._term_starts, at - first) - 1
+            if keywords.is_compound(self.term(number), part):
+                yield number
+            at = max(at + 1, first + self._term_starts[number + 1])
 
     def list_of(self, number: int, field: int) -> tuple[Sequence[int], Sequence[int]]:
         """Return the slots that hold a term in a field, and how often."""

@@ -26,6 +26,14 @@ from vmrag_link.models import DocumentHeader, Record
 
 Key = tuple[str, str]
 
+FEW = 5
+"""Chunks with a word, up to which its compounds are looked for. Common words need none."""
+
+OWN_WEIGHT, MOST_COMPOUNDS = 3, 200
+"""How often a word counts, compared with one of its compounds, and how many of these, the shortest
+first, are looked for.
+"""
+
 COLUMN_ROWS = 1_000
 BATCH_CHUNKS = 1_000
 
@@ -277,6 +285,31 @@ class IndexReader:
                     if len(slots):
                         lists.append(Holding(number, slots, frequencies, self._alive_slots(number)))
         return holdings
+
+    def with_compounds(
+        self, terms: Sequence[str], name: str, holdings: list[Holding], *, alone: bool
+    ) -> Sequence[Holding]:
+        """Return which chunks of a collection of documents hold a word, and if they are few, which
+        hold a compound with it.
+
+        `holdings`: those that hold the word itself, which counts `OWN_WEIGHT` times. `alone`: the
+        query has no other word.
+        """
+        is_part = keywords.is_part([term.encode() for term in terms], alone=alone)
+        if self.collections[name].collection.is_code or not is_part:
+            return holdings
+        pairs = itertools.chain.from_iterable(holding.alive_pairs() for holding in holdings)
+        if any(True for _ in itertools.islice(pairs, FEW, None)):
+            return holdings
+        compounds: dict[bytes, list[Holding]] = {}
+        for held in self.pieces(name):
+            number, piece = keywords.piece_of(held.first_row), held.piece
+            for term, slots, frequencies in held.segment.postings(piece.id, slots=piece.slots).find_compounds(terms[0]):
+                holding = Holding(number, slots, frequencies, self._alive_slots(number))
+                if any(True for _ in holding.alive_pairs()):
+                    compounds.setdefault(term, []).append(holding)
+        shortest = sorted(compounds, key=lambda term: (len(term), term))[:MOST_COMPOUNDS]
+        return [*holdings * OWN_WEIGHT, *(holding for term in shortest for holding in compounds[term])]
 
     def rows_with(self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False) -> set[int]:
         """Return the rows of these collections that hold a word. The arguments are as above."""

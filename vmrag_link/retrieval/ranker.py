@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 DEPTH = 100
 """How many chunks of each part of a collection take part in the fusion."""
 
+MOST_EXTENDED = 50
+"""Words of a query that is also answered by compounds. A longer one has words enough."""
+
 MOST_NAMED = 1_000
 """How many pieces of code with a name are looked at for one that declares it."""
 
@@ -171,9 +174,10 @@ class Ranker:
         if code:
             questions.append((set(code), asked.of_code.terms(asked.text)))
         for names, terms in questions:
+            extended, alone = len(terms) <= MOST_EXTENDED, len(terms) == 1
             for term in terms:
-                for name, holdings in self._index.holdings(term, names).items():
-                    words[name].append(holdings)
+                for name, own in self._index.holdings(term, names).items():
+                    words[name].append(self._index.with_compounds(term, name, own, alone=alone) if extended else own)
         self._measure(held)
         postings = sum(len(holding.slots) for lists in words.values() for each in lists for holding in each)
         Ranker.scored_postings += postings
