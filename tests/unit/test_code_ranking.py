@@ -57,8 +57,8 @@ def test_any_text_has_parts_that_stand_in_it(text):
 def test_a_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
     declared = piece("", "Session.loadAll", "Session.loadAll", "Session.loadAll.tryIt").piece
     parts, named = keywords.words_beside("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
-    assert named == "loadAll loadAll tryIt", "its own symbol counts twice where it begins"
-    assert parts == "new Thing b src auth SessionStore Session Session Store load All load All try It"
+    assert named == "loadAll tryIt load All try It", "each name is there once, with its parts"
+    assert parts == "new Thing b src auth SessionStore Session Session Store"
 
 
 @pytest.mark.parametrize(

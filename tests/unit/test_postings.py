@@ -30,7 +30,7 @@ def write_texts(*texts: str) -> Postings:
 
 def find(words: Postings, terms: Sequence[str], *, names: bool = False) -> dict[int, int]:
     frequencies = Counter[int]()
-    for slots, counts in words.find_lists(terms, names=names):
+    for _, slots, counts in words.find_lists(terms, names=names):
         assert list(slots) == sorted(set(slots))
         frequencies.update(dict(zip(slots, counts, strict=True)))
     return dict(frequencies)
@@ -168,7 +168,7 @@ def test_edited_bytes_are_an_error_or_other_numbers():
         with contextlib.suppress(ArithmeticError, LookupError, TypeError, ValueError):
             words = Postings(edited, slots=30)
             for terms in (["owl"], ["get", "close"]):
-                for slots, frequencies in words.find_lists(terms):
+                for _, slots, frequencies in words.find_lists(terms):
                     [*zip(slots, frequencies, strict=True)]
 
 

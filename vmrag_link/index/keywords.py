@@ -281,14 +281,14 @@ def _parts_of(word: str) -> Sequence[str]:
 
 
 def words_beside(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
-    """What else a piece of a file is found by: parts of identifiers, with the words of its place;
-    and the names of its symbol and of those that it declares.
+    """Return what else finds a piece of a file: the parts of identifiers, with the words of its
+    place; and the names of its symbol and of those that it declares, with their parts.
     """
     *folders, name = path.split("/")
     *parents, symbol = piece.symbol.split(".")
-    declared = [symbol, *(each.rpartition(".")[2] for each, *_ in piece.declared)]
-    place, named = " ".join([*folders[-_NEAR_FOLDERS:], stem(name), *parents]), " ".join(declared)
-    return " ".join([parts(text), place, parts(f"{place} {named}")]), named
+    declared = dict.fromkeys([symbol, *(declaration[0].rpartition(".")[2] for declaration in piece.declared)])
+    place, names = " ".join([*folders[-_NEAR_FOLDERS:], stem(name), *parents]), " ".join(declared)
+    return " ".join([parts(text), place, parts(place)]), f"{names} {parts(names)}"
 
 
 def stem(name: str) -> str:

@@ -38,7 +38,9 @@ from vmrag_link.models import Record
 DOCUMENT_FIELDS = ("text",)
 NAMES = "names"
 CODE_FIELDS = ("text", "parts", NAMES)
-"""`parts`: the parts of identifiers, and the words of the path. `names`: declared names."""
+"""`parts`: the parts of identifiers, and the words of the path. `names`: declared names, and their
+parts.
+"""
 
 FULL = 3_000_000
 """Tokens of a block. A writer needs up to forty bytes of memory for each."""
@@ -277,13 +279,14 @@ def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[
 class Holding(NamedTuple):
     """Chunks of a piece (`keywords.piece_of`) that hold a word in one field: slots, ascending, and
     how often. `alive` has a byte for each slot of the piece, 1 if the view counts it. It is empty
-    if the view counts all.
+    if the view counts all. `names`: the field is that of declared names.
     """
 
     piece: int
     slots: Sequence[int]
     frequencies: Sequence[int]
     alive: bytes
+    names: bool = False
 
     def alive_pairs(self) -> Iterable[tuple[int, int]]:
         """Return the slots that the view counts, and how often each holds the word."""
@@ -310,8 +313,11 @@ class Postings:
         """Return fields, slots and bytes of each block."""
         return ((block.fields, block.slots, block.read_content()) for block in self._blocks)
 
-    def find_lists(self, terms: Sequence[str], *, names: bool = False) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-        """Return the slots that hold a word, ascending, and how often, for each block and field.
+    def find_lists(
+        self, terms: Sequence[str], *, names: bool = False
+    ) -> Iterator[tuple[str, Sequence[int], Sequence[int]]]:
+        """Return each field of each block, the slots that hold a word in it, ascending, and how
+        often.
 
         A word that FTS5 takes apart (`snake_case`) is a phrase: its terms must follow each other.
         `names`: only among the names that code declares.
@@ -322,9 +328,10 @@ class Postings:
             if min(numbers) >= 0:
                 for field, name in enumerate(block.fields):
                     if name == NAMES or not names:
-                        yield (
+                        lists = (
                             block.list_of(numbers[0], field) if len(numbers) == 1 else block.find_phrase(numbers, field)
                         )
+                        yield name, *lists
 
     def find_compounds(self, part: str) -> Iterator[tuple[bytes, Sequence[int], Sequence[int]]]:
         """Return the terms that are compounds with a part (`keywords.is_compound`). With each,

@@ -19,7 +19,7 @@ from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
 from vmrag_link.index.flat_files import PlacedDocument
-from vmrag_link.index.postings import Holding
+from vmrag_link.index.postings import NAMES, Holding
 from vmrag_link.index.segment import Segment
 from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
 from vmrag_link.models import DocumentHeader, Record
@@ -281,9 +281,10 @@ class IndexReader:
             for held in self.pieces(name):
                 number, piece = keywords.piece_of(held.first_row), held.piece
                 postings = held.segment.postings(piece.id, slots=piece.slots)
-                for slots, frequencies in postings.find_lists(terms, names=names):
+                for field, slots, frequencies in postings.find_lists(terms, names=names):
                     if len(slots):
-                        lists.append(Holding(number, slots, frequencies, self._alive_slots(number)))
+                        alive = self._alive_slots(number)
+                        lists.append(Holding(number, slots, frequencies, alive, field == NAMES))
         return holdings
 
     def with_compounds(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
 from vmrag_link.index.postings import Holding
 from vmrag_link.numpy_loading import np, npt
-from vmrag_link.retrieval.bm25 import BILLION, Corpus, WordScores
+from vmrag_link.retrieval.bm25 import BILLION, NAME, Corpus, WordScores
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -25,18 +25,30 @@ _LOCAL = threading.local()
 
 
 class _Counts(NamedTuple):
-    """How often texts of a piece hold words: numbers of words, slots and frequencies, sorted."""
+    """How often texts of a piece hold words: numbers of words, slots and frequencies, sorted.
+
+    `names`: how many of these are among declared names, if any are.
+    """
 
     words: Numbers
     slots: Numbers
     frequencies: Floats
+    names: Floats | None = None
+
+    def select(self, places: npt.NDArray[Any]) -> _Counts:
+        """Return the counts at these places."""
+        names = None if self.names is None else self.names[places]
+        return _Counts(self.words[places], self.slots[places], self.frequencies[places], names)
 
     def score_texts(self, factors: Sequence[tuple[float, float, float]], tokens: Lengths) -> Floats:
         """Return what each word adds to the score of a text, which has so many tokens."""
         gains = np.array([gain for gain, _, _ in factors])[self.words]
         _, base, slope = factors[0]
+        norms = base + slope * tokens[self.slots].astype(np.float64)
         often = self.frequencies
-        scores: Floats = gains * often / (often + base + slope * tokens[self.slots].astype(np.float64))
+        if self.names is not None:
+            often = often + self.names * (NAME * norms - 1)
+        scores: Floats = gains * often / (often + norms)
         return scores
 
 
@@ -57,28 +69,34 @@ class _Piece:
 
     def __init__(self, numbers: Sequence[int], lists: Sequence[tuple[int, Holding]]) -> None:
         self.numbers: Lengths = np.asarray(numbers, np.uint32).reshape(-1, NUMBERS)
-        words = np.repeat([word for word, _ in lists], [len(holding.slots) for _, holding in lists])
+        lengths = [len(holding.slots) for _, holding in lists]
+        words = np.repeat([word for word, _ in lists], lengths)
         slots = np.concatenate([holding.slots for _, holding in lists]).astype(np.int64)
         often = np.concatenate([holding.frequencies for _, holding in lists]).astype(np.float64)
+        counts = _Counts(words, slots, often)
+        if any(holding.names for _, holding in lists):
+            counts = counts._replace(names=often * np.repeat([holding.names for _, holding in lists], lengths))
         if alive := lists[0][1].alive:
             counted = np.frombuffer(alive, np.bool_)[slots]
             if not counted.all():
-                words, slots, often = words[counted], slots[counted], often[counted]
-        self.in_chunks = self._count(words, slots, often)
-        words, slots, often = self.in_chunks
-        self.in_documents = self._count(words, self.firsts(slots), often)
+                counts = counts.select(counted)
+        self.in_chunks = self._add_up_texts(counts)
+        words, slots, often, _ = self.in_chunks
+        self.in_documents = self._add_up_texts(_Counts(words, self.firsts(slots), often))
 
-    def _count(self, words: Numbers, slots: Numbers, often: Floats) -> _Counts:
+    def _add_up_texts(self, counts: _Counts) -> _Counts:
         """Add up what several fields of a chunk, or several chunks of a document, hold."""
-        keys = words * len(self.numbers) + slots
+        keys = counts.words * len(self.numbers) + counts.slots
         if np.any(keys[1:] < keys[:-1]):
             order = np.argsort(keys, kind="stable")
-            keys, words, slots, often = keys[order], words[order], slots[order], often[order]
+            keys, counts = keys[order], counts.select(order)
         changes = keys[1:] != keys[:-1]
         if changes.all():
-            return _Counts(words, slots, often)
+            return counts
         begins = np.append(0, np.flatnonzero(changes) + 1)
-        return _Counts(words[begins], slots[begins], np.add.reduceat(often, begins))
+        words, slots, often, names = counts
+        sums = None if names is None else np.add.reduceat(names, begins)
+        return _Counts(words[begins], slots[begins], np.add.reduceat(often, begins), sums)
 
     def firsts(self, slots: Numbers) -> Numbers:
         firsts: Numbers = slots - self.numbers[slots, NUMBER]

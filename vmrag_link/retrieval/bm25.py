@@ -6,6 +6,9 @@ chunks together. Each collection is a corpus of its own, so that a change in ano
 nothing. The formula for chunks is that of SQLite's `bm25()` with another weight of words (see
 `Corpus.idf`).
 
+A chunk of code has two fields (BM25F: Robertson, Zaragoza and Taylor, 2004): the names that it
+declares, and all else. A word counts more often among the names, whatever the length of the chunk.
+
 Correctly rounded logarithms (`decimal`), and single operations on floats in the order of the
 query's words: the same bits on every machine, whatever the rows and segments.
 """
@@ -25,6 +28,11 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import Record
 
 K1, B = 1.2, 0.75
+
+NAME = 5.0
+"""How much a word among the names that a chunk declares adds to its frequency, in a chunk whose
+`Corpus.factors` give the norm 1. So it counts as six words of a chunk of mean length.
+"""
 
 PRIOR_TEXTS = 8
 """Number of texts without any word that are added to each corpus: a small corpus does not show
@@ -53,7 +61,7 @@ class Corpus(Record, frozen=True):
 
     def factors(self, holding: int) -> tuple[float, float, float]:
         """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the
-        score of a text, `gain * frequency / (frequency + base + slope * tokens)`.
+        score of a text, `gain * frequency / (frequency + norm)`. `norm` is `base + slope * tokens`.
         """
         return self.idf(holding) * (K1 + 1), K1 * (1 - B), K1 * B * self.texts / (self.tokens or 1)
 
@@ -86,14 +94,16 @@ class WordScores:
 
     def _add_word(self, holdings: Sequence[Holding], chunks: Corpus, documents: Corpus) -> None:
         by_piece, scores, first_of, in_documents = self._lengths, self._chunks, self._first, dict[int, int]()
-        in_chunks = _add_fields(holdings)
+        in_chunks, in_names = _add_fields(holdings), _add_fields(holding for holding in holdings if holding.names)
         gain, base, slope = chunks.factors(sum(map(len, in_chunks.values())))
         self._most += gain
         for piece, frequencies in in_chunks.items():
-            numbers, start = by_piece[piece], piece << SLOT_BITS
+            numbers, start, names = by_piece[piece], piece << SLOT_BITS, in_names.get(piece, {})
             for slot, frequency in frequencies.items():
                 row, at = start + slot, NUMBERS * slot
-                scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + base + slope * numbers[at])
+                norm = base + slope * numbers[at]
+                often = frequency + names[slot] * (NAME * norm - 1) if slot in names else frequency
+                scores[row] = scores.get(row, 0.0) + gain * often / (often + norm)
                 first_of[row] = first = row - numbers[at + NUMBER]
                 in_documents[first] = in_documents.get(first, 0) + frequency
         scores = self._documents
@@ -101,7 +111,7 @@ class WordScores:
         self._most += self._document_weight * gain
         for row, frequency in in_documents.items():
             tokens = by_piece[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
-            scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + base + slope * tokens)
+            scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + (base + slope * tokens))
 
     def of(self, row: int) -> int:
         """The score of any chunk, in billionths."""
@@ -136,7 +146,7 @@ class WordScores:
         return {row: round(score * BILLION) for row, score in scores.items()}
 
 
-def _add_fields(holdings: Sequence[Holding]) -> dict[int, dict[int, int]]:
+def _add_fields(holdings: Iterable[Holding]) -> dict[int, dict[int, int]]:
     """Return how often each chunk holds a word in all its fields, by piece and slot."""
     frequencies: dict[int, dict[int, int]] = {}
     for holding in holdings:
