@@ -45,7 +45,7 @@ def process_of(cutter: CodeCutter) -> int:
 
 def stop(cutter: CodeCutter) -> int:
     """Its child does nothing from now on, as one that computes for ever."""
-    cutter.cut("a = 1\n", "python", 100)
+    cutter.cut("f(12)\n", "python", 100)
     os.kill(process_of(cutter), signal.SIGSTOP)
     return process_of(cutter)
 
@@ -106,7 +106,7 @@ def test_tasks_are_read_as_they_are_needed(cutter: CodeCutter) -> None:
     def tasks() -> Iterator[CodeTask]:
         nonlocal read
         for read in range(1, 1000):  # noqa: B007
-            yield CodeTask("a = 1\n", "python")
+            yield CodeTask("f(12)\n", "python")
 
     assert next(cutter.cut_all(tasks()))
     assert read < 300
@@ -125,13 +125,13 @@ def test_who_stops_in_the_middle_gets_no_other_text_s_pieces(cutter: CodeCutter)
 def test_no_process_is_started_for_what_is_not_parsed(cutter: CodeCutter) -> None:
     assert cutter.cut("local a = 1\n", "lua", 100) == [CodePiece(0, 12)]
     assert cutter.cut("", "python", 100) == [CodePiece(0, 0)]
-    assert len(cutter.cut("a = 1\n" * (MOST_BYTES // 5), "python", 1500)) > 100
+    assert len(cutter.cut("f(12)\n" * (MOST_BYTES // 5), "python", 1500)) > 100
     assert cutter._children[0]._process is None
 
 
 def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
     with CodeCutter() as cutter:
-        cutter.cut("a = 1\n", "python", 100)
+        cutter.cut("f(12)\n", "python", 100)
         first = process_of(cutter)
         cutter.cut("package a\n", "go", 100)
         assert process_of(cutter) == first
@@ -189,21 +189,21 @@ def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutte
 
 
 def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
-    cutter.cut("a = 1\n", "python", 100)
+    cutter.cut("f(12)\n", "python", 100)
     os.kill(process_of(cutter), signal.SIGKILL)
     process = cutter._children[0]._process
     assert process
     process._process.wait()
-    assert cutter.cut("a = 1\n", "python", 100) == [CodePiece(0, 6)]
+    assert cutter.cut("f(12)\n", "python", 100) == [CodePiece(0, 6)]
 
 
 def test_what_the_starting_process_has_used_is_not_counted() -> None:
     """Else each text in a large process would start a child of its own."""
     held = bytearray(b"x") * (150 * MIB)
     with CodeCutter(ConversionLimits(max_memory=200 * MIB)) as cutter:
-        cutter.cut("a = 1\n", "python", 100)
+        cutter.cut("f(12)\n", "python", 100)
         first = process_of(cutter)
-        cutter.cut("b = 1\n", "python", 100)
+        cutter.cut("g(12)\n", "python", 100)
         assert process_of(cutter) == first
     assert len(held)
 
@@ -212,14 +212,14 @@ def test_waiting_has_an_end() -> None:
     with CodeCutter(ConversionLimits(max_seconds=5)) as cutter:
         stop(cutter)
         with pytest.raises(CodeUnparsed, match="takes more than 5 seconds to be cut"):
-            cutter.cut("a = 1\n", "python", 100)
-        assert cutter.cut("a = 1\n", "python", 100) == [CodePiece(0, 6)]
+            cutter.cut("f(12)\n", "python", 100)
+        assert cutter.cut("f(12)\n", "python", 100) == [CodePiece(0, 6)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS takes the limit and does not keep it")
 def test_a_parser_that_is_out_of_memory_costs_one_text() -> None:
     """Its process has used too much for another text, too, after each of them."""
-    texts = ["a = 1\n", "class A:\n  def f(self, a, b): return a, b\n" * 11_000, "b = 1\n"]
+    texts = ["f(12)\n", "class A:\n  def f(self, a, b): return a, b\n" * 11_000, "g(12)\n"]
     with CodeCutter(ConversionLimits(max_memory=40 * MIB)) as cutter:
         first, large, last = cutter.cut_all([CodeTask(each, "python") for each in texts])
     assert first == last == [CodePiece(0, 6)]

@@ -145,7 +145,7 @@ def test_the_line_of_a_declaration_is_where_its_signature_begins(sample: str) ->
         (
             "typescript",
             "interface A {\n  f(): void;\n}\nabstract class B {\n  g() {}\n  h = () => 1;\n}\n",
-            "A B B.g B.h",
+            "A A.f B B.g B.h",
         ),
         ("rust", "trait A { fn f(&self); fn g(&self); }\nfn h() {\n    fn i() {}\n}\n", "A A.f A.g h h.i"),
         (
@@ -161,7 +161,7 @@ def test_the_line_of_a_declaration_is_where_its_signature_begins(sample: str) ->
         ("java", "class A { int f() { return 1; } }\n", "A A.f"),
         ("java", "class A {\n  Object f() {\n    return new B() {\n      void g() {}\n    };\n  }\n}\n", "A A.f A.f.g"),
         ("cpp", "struct A { int f() { return 1; } void g(); };\n", "A A.f A.g"),
-        ("c", "int f(int a);\nint g(void);\nint h;\n", "f g"),
+        ("c", "int f(int a);\nint g(void);\nint h;\n", "f g h"),
         ("c_sharp", "class A {\n  int P { get; set; }\n  void F() {\n    int G() => 1;\n  }\n}\n", "A A.P A.F A.F.G"),
         (
             "ruby",

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from vmrag_link.code.cutting import cut, with_lines_that_declare
-from vmrag_link.code.languages import CodePiece
+from vmrag_link.code.languages import BY_LINES, CodePiece
 
 SCALA = """\
 package a
@@ -50,12 +50,57 @@ def test_languages_without_a_grammar_declare_by_their_lines(language, text, expe
 def test_where_the_parser_loses_its_way_lines_tell():
     broken = "x = ((((\n\nclass Lost:\n    def found(self): pass\n"
     assert declared(broken, "python") == [("Lost", "class", 3), ("found", "function", 4)]
-    sound = "x = 1\n# class of things\ntext = '''\nclass Quoted:\n'''\n"
+    sound = "x()\n# class of things\nprint('''\nclass Quoted:\n''')\n"
     assert declared(sound, "python") == []
+    mixed = f"LIMIT = 3\n{broken}"
+    assert declared(mixed, "python") == [("LIMIT", "constant", 1), ("Lost", "class", 4), ("found", "function", 5)]
 
 
-@pytest.mark.parametrize("line", ["def " + "a" * 200_000, "def " + "a." * 100_000, "public " * 50_000, "fn <" * 50_000])
-def test_no_line_takes_long(line):
+@pytest.mark.parametrize("language", ["", "c", "sql"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def " + "a" * 200_000,
+        "def " + "a." * 100_000,
+        "public " * 50_000,
+        "fn <" * 50_000,
+        "a *" * 60_000,
+        "int a" + "[1] " * 50_000,
+        "int" + " " * 200_000,
+        "#" + " " * 200_000,
+        "create table " + "[a]." * 50_000,
+        "create table " + "[" * 200_000,
+    ],
+)
+def test_no_line_takes_long(line, language):
     before = time.process_time()
-    with_lines_that_declare([CodePiece(0, len(line))], line)
+    with_lines_that_declare([CodePiece(0, len(line))], line, language)
     assert time.process_time() - before < 2
+
+
+TABLES = (
+    "#define SIZE 12\n#define AREA(x) (x)\nstatic const unsigned char primes[] = {\n"
+    + "0,1,2,3,4,5,6,7,8,9,\n" * 12_000
+    + "};\n\nint *\nlength(const char *text)\n{\n    return find(text);\n}\n"
+    + "static int count(int most)\n{\n    return most;\n}\nstruct list {\n    int value;\n};\nint total = 3;\n"
+)
+
+
+@pytest.mark.parametrize("language", ["c", "cpp"])
+def test_tables_of_numbers_that_spend_the_budget_keep_their_definitions(language):
+    pieces = cut(TABLES, language, 1500)
+    assert (pieces[0].kind, pieces[0].symbol) == (BY_LINES, "")
+    assert [row[:2] for row in declared(TABLES, language)] == [
+        ("SIZE", "macro"),
+        ("AREA", "macro"),
+        ("primes", "constant"),
+        ("length", "function"),
+        ("count", "function"),
+        ("list", "struct"),
+        ("total", "variable"),
+    ]
+
+
+def test_only_texts_that_are_not_parsed_are_marked_as_cut_by_lines():
+    kinds = [cut(text, language, 1500)[0].kind for text, language in ((SCALA, "scala"), ("", "c"), ("int a;\n", "c"))]
+    assert kinds == ["", "", ""]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from vmrag_link.code.grammars import GRAMMAR_RULES
-from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
+from vmrag_link.code.languages import BY_LINES, MOST_DECLARED, VALUE_KINDS, CodePiece, SymbolDeclaration
 from vmrag_link.code.layout import Layout, Lines
 
 MOST_BYTES = 1 << 19
@@ -37,7 +37,10 @@ def cut(text: str, language: str, size: int) -> list[CodePiece]:
     lines = Lines(text)
     found = _by_symbols(text, language, lines, size) if is_parsed(text, language) else None
     if found is None:
-        found = with_lines_that_declare([CodePiece(*span) for span in lines.parts(0, lines.count, size)], text)
+        spans = lines.parts(0, lines.count, size)
+        found = with_lines_that_declare([CodePiece(*span) for span in spans], text, language)
+        if language in GRAMMAR_RULES:
+            found[0] = found[0]._replace(kind=BY_LINES)
     return found
 
 
@@ -55,7 +58,7 @@ def _by_symbols(text: str, language: str, lines: Lines, size: int) -> list[CodeP
     except TooManyNodes:
         return None
     pieces = Layout(lines, size).pieces(root, walk.declared)
-    return with_lines_that_declare(pieces, text) if tree.root_node.has_error else pieces
+    return with_lines_that_declare(pieces, text, language) if tree.root_node.has_error else pieces
 
 
 def _bytes(text: str) -> bytes:
@@ -108,24 +111,71 @@ def _declaring() -> re.Pattern[str]:
     )
 
 
-def with_lines_that_declare(pieces: Sequence[CodePiece], text: str) -> list[CodePiece]:
-    """The same pieces; those that are of no symbol, with what their lines declare."""
-    found, line = [], 1
+_QUOTED = r"""(?:\[[^\]\n]{1,100}\]|"[^"\n]{1,100}"|`[^`\n]{1,100}`|\w{1,100})"""
+
+
+@functools.cache
+def _declaring_sql() -> re.Pattern[str]:
+    return re.compile(
+        r"^[ \t]*create[ \t]+(?:or[ \t]+(?:replace|alter)[ \t]+)?(?:(?:materialized|unique|temp|temporary)[ \t]+)?"
+        r"(?P<word>table|view|function|procedure|trigger|type|index|schema|sequence|policy)[ \t]+(?:if[ \t]+not[ \t]+exists[ \t]+)?"
+        rf"(?P<name>(?:{_QUOTED}\.){{0,3}}{_QUOTED})",
+        re.MULTILINE | re.IGNORECASE,
+    )
+
+
+@functools.cache
+def _declaring_c() -> re.Pattern[str]:
+    """Match macros, functions and tables (`static const int ages[] =`) that begin a line."""
+    return re.compile(
+        r"^(?:#[ \t]*(?P<macro>define)[ \t]+(?P<defined>[A-Za-z_]\w{0,99})(?=[ \t(])"
+        r"|(?!(?:return|else|case|goto|typedef)\b)(?P<words>(?:[A-Za-z_]\w{0,99}[ \t*]+){1,6})(?P<name>[A-Za-z_]\w{0,99})"
+        r"[ \t]*(?:(?P<function>\()|(?:\[[^\]\n]{0,80}\][ \t]*){0,4}=(?!=))"
+        r"|(?P<below>[a-z_]\w{0,99})\([^;\n]{0,200}$)",  # the type is in the line above
+        re.MULTILINE,
+    )
+
+
+def with_lines_that_declare(pieces: Sequence[CodePiece], text: str, language: str = "") -> list[CodePiece]:
+    """The same pieces; those that are of no symbol, with what their lines declare.
+
+    The grammar of SQL loses statements with brackets, so that lines add to what it finds.
+    """
+    complete, line = [], 1
     for piece in pieces:
-        inside = text[piece.start : piece.end]
-        known = piece.symbol or piece.declared
-        found.append(piece if known else piece._replace(declared=_declared(inside, line)))
+        inside, declared = text[piece.start : piece.end], piece.declared
+        if language == "sql" or not (piece.symbol or any(row.kind not in VALUE_KINDS for row in declared)):
+            names = {row.symbol for row in declared}
+            more = (row for row in _declared(inside, line, language) if row.symbol not in names)
+            declared = tuple(sorted([*declared, *more], key=lambda row: row.line)[:MOST_DECLARED])
+        complete.append(piece._replace(declared=declared))
         line += inside.count("\n")
-    return found
+    return complete
 
 
-def _declared(text: str, line: int) -> tuple[SymbolDeclaration, ...]:
-    found: list[SymbolDeclaration] = []
-    at = 0
-    for each in _declaring().finditer(text):
-        line += text.count("\n", at, each.start("name"))
-        at = each.start("name")
-        found.append(SymbolDeclaration(each["name"], _KINDS[each["word"]], line, line))
-        if len(found) == MOST_DECLARED:
-            break
-    return tuple(found)
+def _declared(text: str, line: int, language: str) -> list[SymbolDeclaration]:
+    """Return what the lines of a text declare. `line`: the number of its first one."""
+    named: list[tuple[int, str, str]] = []
+    if language == "sql":
+        for match in _declaring_sql().finditer(text):
+            parts = (part.strip('[]"`') for part in re.findall(_QUOTED, match["name"]))
+            named.append((match.start("name"), ".".join(parts), match["word"].lower()))
+    else:
+        named += [(match.start("name"), match["name"], _KINDS[match["word"]]) for match in _declaring().finditer(text)]
+    for match in _declaring_c().finditer(text) if language in ("c", "cpp") else ():
+        name = next(group for group in ("defined", "name", "below") if match[group])
+        named.append((match.start(name), match[name], _kind_in_c(match)))
+    declared, at = [], 0
+    for start, name, kind in sorted(named)[:MOST_DECLARED]:
+        line += text.count("\n", at, start)
+        at = start
+        declared.append(SymbolDeclaration(name, kind, line, line))
+    return declared
+
+
+def _kind_in_c(match: re.Match[str]) -> str:
+    if match["macro"]:
+        return "macro"
+    if match["function"] or match["below"]:
+        return "function"
+    return "constant" if "const" in match["words"].split() else "variable"

@@ -16,6 +16,9 @@ class Grammar(NamedTuple):
     to a function; the fields of the name and of the function. `leading`: what belongs to the symbol
     that follows directly. `bodied` are symbols only with a body. `introduced`: what one of these
     words stands in, if it is a symbol within a function; empty: they have no such words.
+    `values` give names to constants, variables and members, with the rule of each in
+    `code.values`. `blocks`: values within them are local. `inline`: a symbol may be within one
+    that has a single line.
     """
 
     symbols: Mapping[str, str]
@@ -25,6 +28,9 @@ class Grammar(NamedTuple):
     leading: frozenset[str] = frozenset()
     bodied: frozenset[str] = frozenset()
     introduced: bytes = b""
+    values: Mapping[str, str] = {}
+    blocks: frozenset[str] = frozenset()
+    inline: frozenset[str] = frozenset()
 
 
 CLASSES = frozenset("class struct interface trait impl enum extension object protocol record union actor".split())
@@ -65,6 +71,8 @@ _C = _symbols(
     macro="preproc_function_def",
 )
 _C_BODIED = "struct_specifier union_specifier enum_specifier"
+_C_VALUES = {"declaration": "c", "preproc_def": "c macro"}
+_C_BLOCKS = "compound_statement lambda_expression"
 
 _JAVASCRIPT = Grammar(
     symbols=_symbols(
@@ -80,6 +88,20 @@ _JAVASCRIPT = Grammar(
         "assignment_expression": ("left", "right"),
     },
     leading=_words("comment html_comment decorator"),
+    values={
+        "lexical_declaration": "script",
+        "variable_declaration": "script",
+        "export_statement": "script",
+        "expression_statement": "script export",
+        "field_definition": "script field",
+    },
+    blocks=_words(
+        "arrow_function function_expression generator_function statement_block for_statement for_in_statement"
+    ),
+    inline=_words(
+        "export_statement lexical_declaration variable_declaration expression_statement assignment_expression object "
+        "call_expression parenthesized_expression arguments function_expression arrow_function statement_block"
+    ),
 )
 
 _TYPESCRIPT = _JAVASCRIPT._replace(
@@ -87,6 +109,7 @@ _TYPESCRIPT = _JAVASCRIPT._replace(
         **_JAVASCRIPT.symbols,
         **_symbols(
             function="function_signature",
+            method="abstract_method_signature",
             **{"class": "abstract_class_declaration"},
             interface="interface_declaration",
             type="type_alias_declaration",
@@ -96,6 +119,14 @@ _TYPESCRIPT = _JAVASCRIPT._replace(
     scopes=_words("module internal_module"),
     wrappers=_JAVASCRIPT.wrappers | {"ambient_declaration"},
     assigned={**_JAVASCRIPT.assigned, "public_field_definition": ("name", "value")},
+    values={
+        **_JAVASCRIPT.values,
+        "ambient_declaration": "script",
+        "public_field_definition": "script field",
+        "method_signature": "script member",
+        "property_signature": "script member",
+    },
+    inline=_JAVASCRIPT.inline | {"ambient_declaration", "internal_module", "module"},
 )
 
 GRAMMAR_RULES: Mapping[str, Grammar] = {
@@ -105,6 +136,9 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         bodied=_words(_C_BODIED),
         leading=_words("comment"),
         introduced=_introduced("struct union enum typedef define"),
+        values=_C_VALUES,
+        blocks=_words(_C_BLOCKS),
+        inline=_words("linkage_specification declaration_list"),
     ),
     "c_sharp": Grammar(
         symbols=_symbols(
@@ -123,6 +157,8 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         scopes=_words("namespace_declaration"),
         wrappers=_words("global_statement"),
         leading=_words("comment"),
+        values={"field_declaration": "fields"},
+        inline=_words("namespace_declaration declaration_list"),
     ),
     "cpp": Grammar(
         symbols={**_C, "class_specifier": "class", "alias_declaration": "type", "concept_definition": "concept"},
@@ -131,12 +167,17 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         leading=_words("comment"),
         bodied=_words(f"{_C_BODIED} class_specifier"),
         introduced=_introduced("struct union enum class typedef using concept define"),
+        values={**_C_VALUES, "field_declaration": "c"},
+        blocks=_words(_C_BLOCKS),
+        inline=_words("namespace_definition linkage_specification declaration_list"),
     ),
     "go": Grammar(
         symbols=_symbols(function="function_declaration", method="method_declaration", type="type_spec type_alias"),
         wrappers=_words("type_declaration"),
         leading=_words("comment"),
         introduced=_introduced("type"),
+        values={"const_declaration": "go", "var_declaration": "go"},
+        blocks=_words("func_literal block"),
     ),
     "java": Grammar(
         symbols=_symbols(
@@ -148,6 +189,7 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         ),
         leading=_words("line_comment block_comment"),
         introduced=_introduced("class interface enum record new"),
+        values={"field_declaration": "fields", "constant_declaration": "fields"},
     ),
     "javascript": _JAVASCRIPT,
     "kotlin": Grammar(
@@ -176,17 +218,24 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         assigned={"assignment_expression": ("left", "right")},
         leading=_words("comment"),
         introduced=_introduced("(?i:function fn class interface trait enum)"),
+        values={"const_declaration": "php", "expression_statement": "php define"},
+        blocks=_words("anonymous_function arrow_function"),
     ),
     "python": Grammar(
         symbols=_symbols(function="function_definition", **{"class": "class_definition"}, type="type_alias_statement"),
         wrappers=_words("decorated_definition"),
         leading=_words("comment"),
         introduced=_introduced("def class type"),
+        values={"expression_statement": "python"},
+        inline=_words("block"),
+        blocks=_words("for_statement while_statement"),
     ),
     "ruby": Grammar(
         symbols=_symbols(**{"class": "class"}, module="module", method="method singleton_method"),
         leading=_words("comment"),
         introduced=_introduced("def class module"),
+        values={"assignment": "ruby"},
+        blocks=_words("do_block block lambda"),
     ),
     "rust": Grammar(
         symbols=_symbols(
@@ -203,6 +252,8 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         leading=_words("line_comment block_comment attribute_item"),
         bodied=_words("mod_item"),
         introduced=_introduced("fn struct union enum trait impl mod type macro_rules"),
+        values={"const_item": "rust", "static_item": "rust"},
+        blocks=_words("block"),
     ),
     "sql": Grammar(
         symbols=_symbols(

@@ -258,6 +258,13 @@ MOST_DECLARED = 200
 """Symbols that a piece tells of."""
 
 
+VALUE_KINDS = frozenset(("constant", "variable"))
+"""Kinds of names that are no symbols of their own."""
+
+BY_LINES = "lines"
+"""The kind of the first piece of a text that was too hard or too large to parse."""
+
+
 class SymbolDeclaration(NamedTuple):
     """`symbol` and `kind` as in `CodePiece`. `line` is that of the declaration itself, below its
     comments and decorators, `last_line` the last one of the whole symbol; both count from 1.

@@ -41,6 +41,15 @@ _BODIES = ("body", "accessors", "value")
 _BODY_TYPES = frozenset(
     "class_body enum_class_body function_body declaration_list column_definitions create_query block".split()
 )
+_PATTERNS = frozenset(("object_pattern", "array_pattern"))
+_OF_LISTS = frozenset(
+    "map filter reduce reduceRight find findIndex findLast some every sort toSorted flatMap forEach then catch finally".split()
+)
+"""Methods whose result is no function, though they take one."""
+
+_TEST_MACROS = frozenset("TEST TEST_F TEST_P TYPED_TEST TYPED_TEST_P FRIEND_TEST".split())
+"""Macros of gtest that name a suite and a test."""
+
 _KIND_WORDS = re.compile(r"\b(enum|struct|extension|actor|interface|annotation)\b")
 _OWNER = re.compile(r"^(?:module\.exports|exports|window|globalThis|this|self)\.|\bprototype\.")
 _GENERIC = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
@@ -62,15 +71,17 @@ class DescribedSymbol(NamedTuple):
     nodes: tuple[int, ...]
 
 
-def describe(node: Node, grammar: Grammar, data: bytes) -> DescribedSymbol | None:
-    """None: it declares nothing, or has no name."""
+def describe(node: Node, grammar: Grammar, data: bytes, *, with_calls: bool = False) -> DescribedSymbol | None:
+    """None: it declares nothing, or has no name. `with_calls`: a name that is given to the result
+    of a call is a symbol if the call takes a function or a template, as `memo` and `styled` do.
+    """
     chain = [node]
     while node.type in grammar.wrappers and len(chain) < _LEVELS:
         inside = _only_symbol(node, grammar)
         if inside is None:
-            return _default_export(node, data)
+            return _default_export(node, data, with_calls=with_calls)
         chain.append(node := inside)
-    found = _name_of(node, grammar, data)
+    found = _name_of(node, grammar, data) or (_name_of_call(node, grammar, data) if with_calls else None)
     if not found:
         return None
     name, kind, value = found
@@ -108,11 +119,15 @@ def _only_symbol(node: Node, grammar: Grammar) -> Node | None:
     return found[0] if len(found) == 1 else None
 
 
-def _default_export(node: Node, data: bytes) -> DescribedSymbol | None:
+def _default_export(node: Node, data: bytes, *, with_calls: bool) -> DescribedSymbol | None:
     value = node.child_by_field_name("value") if node.type == "export_statement" else None
-    if value is None or value.type not in FUNCTION_VALUES:
+    if value is None:
         return None
-    kind = "class" if value.type == "class" else "function"
+    kind = ("class" if value.type == "class" else "function") if value.type in FUNCTION_VALUES else ""
+    if not kind and with_calls and value.type == "call_expression":
+        kind = _kind_of_call(value, data)
+    if not kind:
+        return None
     return _described("default", kind, [node], value, data)._replace(nodes=(node.id, value.id))
 
 
@@ -133,28 +148,82 @@ def _name_of(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node 
     return (name, kind, None) if name else None
 
 
+def _name_of_call(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
+    """As `_name_of`, for `const Card = memo(function …)` and ``const Button = styled.a`…` ``."""
+    if node.type not in grammar.assigned:
+        return None
+    left, right = map(node.child_by_field_name, grammar.assigned[node.type])
+    if left is None or right is None or right.type != "call_expression" or left.type in _PATTERNS:
+        return None
+    kind = _kind_of_call(right, data)
+    name = _clean(_OWNER.sub("", _text(left, data)).strip("'\"$")) if kind else ""
+    return (name, kind, right) if name else None
+
+
+def _kind_of_call(node: Node, data: bytes) -> str:
+    """A call that takes a function makes one, unless it goes over a list."""
+    called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    if called is None or arguments is None:
+        return ""
+    if arguments.type == "template_string":
+        return "constant" if node.end_point.row > node.start_point.row else ""
+    for _ in range(_LEVELS):
+        if not 0 < arguments.named_child_count <= _MOST_IN_WRAPPER:
+            return ""
+        given = arguments.named_children[0]
+        if given.type in FUNCTION_VALUES:
+            method = called.child_by_field_name("property")
+            over_list = method and called.type == "member_expression" and _text(method, data) in _OF_LISTS
+            return "" if over_list else "function"
+        inner = given.child_by_field_name("arguments") if given.type == "call_expression" else None
+        if inner is None:
+            return ""
+        arguments = inner
+    return ""
+
+
 def _name(node: Node, data: bytes) -> str:
     if node.type in _C_TYPES and node.child_by_field_name("declarator"):
-        return _declared(node, data)
+        return _test_name(node, data) or _declared(node, data)
     found = node.child_by_field_name("name")
     if found is None and node.type in _NAMED_BY_TYPE:
         found = node.child_by_field_name("type")
     found = found or _first(node, "object_reference", "variable_declaration", "identifier")
     if node.type == "create_index":
         found = node.child_by_field_name("column")
+    if found is not None and node.type.startswith("create_"):
+        return _sql_name(found, data)
     if node.type == "operator_declaration":
-        operator = node.child_by_field_name("operator")
-        return f"operator{_text(operator, data)}" if operator else "operator"
+        return _operator_name(node, data)
     if found is None or (node.type in _UNNAMED and found.type != "identifier"):
         return _UNNAMED.get(node.type, "")
     if found.type == "variable_declaration":
         found = _first(found, "identifier") or found
     name = _clean(_text(found, data))
-    if node.type == "destructor_declaration":
-        return f"~{name}"
-    if receiver := node.child_by_field_name("receiver"):
-        return f"{_receiver(receiver, data)}.{name}".lstrip(".")
-    return name
+    receiver = node.child_by_field_name("receiver")
+    owner = f"{_receiver(receiver, data)}." if receiver else ""
+    return f"~{name}" if node.type == "destructor_declaration" else f"{owner}{name}".lstrip(".")
+
+
+def _operator_name(node: Node, data: bytes) -> str:
+    operator = node.child_by_field_name("operator")
+    return f"operator{_text(operator, data)}" if operator else "operator"
+
+
+def _test_name(node: Node, data: bytes) -> str:
+    """C++: `TEST(Suite, Test)` is `Suite.Test`; empty: it is another function."""
+    declarator = node.child_by_field_name("declarator")
+    name, given = (declarator and declarator.child_by_field_name(field) for field in ("declarator", "parameters"))
+    if name is None or given is None or _text(name, data) not in _TEST_MACROS or given.named_child_count != 2:  # noqa: PLR2004
+        return ""
+    return ".".join(_clean(_text(part, data)) for part in given.named_children)
+
+
+def _sql_name(node: Node, data: bytes) -> str:
+    """The parts of a name without the quotes and brackets of each."""
+    parts = [node] if node.type != "object_reference" else [part for part in node.named_children if not part.is_error]
+    names = (_SPACE.sub(" ", _text(part, data).strip("\"'`[]")) for part in parts)
+    return ".".join(filter(None, names))[:LONGEST_NAME]
 
 
 def _receiver(node: Node, data: bytes) -> str:

@@ -12,7 +12,8 @@ from tree_sitter import Language, Node, Parser, Point, Tree
 from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar, compiled
 from vmrag_link.code.languages import GRAMMARS
 from vmrag_link.code.layout import LONGEST_LINE, Lines, SymbolRows
-from vmrag_link.code.naming import describe, scope_name
+from vmrag_link.code.naming import DescribedSymbol, describe, scope_name
+from vmrag_link.code.values import VARIABLE, named_values
 
 MOST_NODES = 400_000
 """Of a tree that are visited: code has about one for fifty bytes. As many more may be in symbols
@@ -31,13 +32,22 @@ _FUNCTIONS = frozenset(("function", "method", "property"))
 """Kinds in which what looks like a symbol may be a variable (`LOCALS`)."""
 
 
+_HOLDERS = CLASSES | {"module", "type"}
+"""Kinds of symbols whose values belong to them."""
+
+
 class _Level:
-    """Where the walk is in the children of a node. `lead`, `lead_end`: rows of comments."""
+    """Where the walk is in the children of a node. `lead`, `lead_end`: rows of comments.
+    `is_local`: a value there is a variable of a function or block.
+    """
 
-    __slots__ = ("lead", "lead_end", "owner", "prefix")
+    __slots__ = ("is_local", "lead", "lead_end", "owner", "prefix")
 
-    def __init__(self, owner: SymbolRows, prefix: str, lead: int = -1, lead_end: int = -1) -> None:
+    def __init__(
+        self, owner: SymbolRows, prefix: str, lead: int = -1, lead_end: int = -1, *, is_local: bool = False
+    ) -> None:
         self.owner, self.prefix, self.lead, self.lead_end = owner, prefix, lead, lead_end
+        self.is_local = is_local or (owner.level > 0 and owner.kind not in _HOLDERS)
 
 
 class TooManyNodes(Exception):
@@ -51,9 +61,12 @@ class SymbolWalk:
         self._tree, self._grammar, self._data, self._lines, self._size = tree, grammar, data, lines, size
         self._named = frozenset((*grammar.symbols, *grammar.wrappers, *grammar.assigned))
         self._claimed: set[int] = set()
+        self._values: set[str] = set()
+        """Names of values that are declared. A variable may be assigned again."""
+
         self.declared: list[SymbolRows] = []
-        """All symbols, those within ones that fit, too, but no variables of functions; no more than
-        `MOST_SYMBOLS`.
+        """All symbols, those within ones that fit, too, and names of values, but no variables of
+        functions; no more than `MOST_SYMBOLS`.
         """
         self._skips = tree.root_node.descendant_count <= MOST_NODES and LOCALS.isdisjoint(grammar.symbols)
         """Whether a long function may be skipped, in which `LOCALS` would be symbols."""
@@ -96,8 +109,10 @@ class SymbolWalk:
         found = None
         if kind in self._named and node.id not in self._claimed and self._may_be_symbol(first, end, level):
             is_local = kind in LOCALS and owner.kind in _FUNCTIONS
-            found = None if is_local and owner.fits else describe(node, self._grammar, self._data)
+            found = None if is_local and owner.fits else self._describe_node(node, level)
         if found is None:
+            if kind in self._grammar.values and not level.is_local and self._may_be_symbol(first, end, level):
+                self._declare_values(node, level)
             return self._through(node, first, end, level)
         self._claimed.update(found.nodes)
         symbol = f"{level.prefix}{found.name}"[-_LONGEST_SYMBOL:]
@@ -115,6 +130,24 @@ class SymbolWalk:
             level.lead_end = -1
         return _Level(rows, f"{symbol}.") if self._may_have_symbols(rows, found.body, node.end_byte) else None
 
+    def _describe_node(self, node: Node, level: _Level) -> DescribedSymbol | None:
+        return describe(node, self._grammar, self._data, with_calls=not level.is_local)
+
+    def _declare_values(self, node: Node, level: _Level) -> None:
+        """Add the names that a node gives to values, those of fields only if they are constants."""
+        rule = self._grammar.values[node.type]
+        for name, kind, whole in named_values(node, rule, self._data):
+            symbol = f"{level.prefix}{name}"[-_LONGEST_SYMBOL:]
+            is_field = rule == "python" and level.owner.level > 0 and kind == VARIABLE
+            if is_field or symbol in self._values or len(self.declared) >= MOST_SYMBOLS:
+                continue
+            self._values.add(symbol)
+            first, (last, column) = whole.start_point.row, whole.end_point
+            end = last + 1 if column or last == first else last
+            rows = SymbolRows(first, min(end, self._lines.count), (symbol, kind, ""), level.owner.level + 1)
+            rows.row = first
+            self.declared.append(rows)
+
     def _may_have_symbols(self, rows: SymbolRows, first: int, end: int) -> bool:
         """Of one that is `rows`, with a body between these bytes. Most functions have none."""
         introduced = self._grammar.introduced
@@ -130,12 +163,20 @@ class SymbolWalk:
     def _through(self, node: Node, first: int, end: int, level: _Level) -> _Level | None:
         owner = level.owner
         is_body = owner.fits and node.start_byte == owner.body
-        if end - first < 2 and not is_body:  # noqa: PLR2004  no symbol inside of it has a line of its own
+        if end - first < 2 and not is_body and not self._may_be_inline(node, level):  # noqa: PLR2004  a single line
             return None
         prefix = level.prefix
         if node.type in self._grammar.scopes and (name := scope_name(node, self._data)):
             prefix = f"{prefix}{name}."[-_LONGEST_SYMBOL:]
-        return _Level(owner, prefix, level.lead, level.lead_end)
+        is_local = level.is_local or node.type in self._grammar.blocks
+        return _Level(owner, prefix, level.lead, level.lead_end, is_local=is_local)
+
+    def _may_be_inline(self, node: Node, level: _Level) -> bool:
+        """Whether a symbol may be within a node of a single line, such as an object."""
+        if node.type not in self._grammar.inline or (level.owner.level and level.owner.kind not in _HOLDERS):
+            return False
+        text = self._data[node.start_byte : min(node.end_byte, node.start_byte + LONGEST_LINE + 1)]
+        return len(text) <= LONGEST_LINE and (b"{" in text or b"=>" in text or node.type == "block")
 
     def _begins_row(self, node: Node) -> bool:
         start = node.start_byte

@@ -8,6 +8,7 @@ from typing import Literal
 
 from vmrag_link.code import languages
 from vmrag_link.code.grammars import CLASSES, GRAMMAR_RULES
+from vmrag_link.code.languages import VALUE_KINDS
 from vmrag_link.conversion import formats
 from vmrag_link.errors import UsageInvalid, nearest, shortened
 
@@ -15,6 +16,7 @@ CODE, DOCUMENT = "code", "document"
 
 _SYMBOL_KINDS = {
     *CLASSES,
+    *VALUE_KINDS,
     *(kind for grammar in GRAMMAR_RULES.values() for kind in grammar.symbols.values()),
     "annotation",
     "method",

@@ -313,6 +313,7 @@ class Searcher:
 
 def _of_code(piece: IndexedPiece, text: str) -> dict[str, Any]:
     """What the metadata of a piece of code says of it: its first and last line count from 1."""
-    named = {"symbol": piece.symbol, "symbol_kind": piece.kind, "signature": piece.signature}
+    kind = piece.kind if piece.symbol else ""  # a text without symbols may have one (`languages.BY_LINES`)
+    named = {"symbol": piece.symbol, "symbol_kind": kind, "signature": piece.signature}
     last = piece.line + text.rstrip("\n").count("\n")
     return {"line": piece.line, "last_line": last} | {key: value for key, value in named.items() if value}
