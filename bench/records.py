@@ -1,0 +1,123 @@
+"""`python -m bench.records [--into DIR]`: whether records rank before incidental mentions.
+
+Sixty notes, decision records and sections of a changelog and a README are among the manuals and man
+pages of `quality_sets`, about a thousand pages. Each record answers one question of
+`tests/data/record-questions.yaml`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import yaml
+
+from bench import knowledge, quality, quality_sets
+from vmrag_link.ops.index.query import searching
+from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import Workspace
+
+QUESTIONS = Path(__file__).parent.parent / "tests/data/record-questions.yaml"
+FIRST, DEPTH = 3, 30
+MODES = (Mode.HYBRID, Mode.KEYWORD)
+SETTINGS = "embedding:\n  model: default\n"
+SOURCES = (
+    '[{"collection":"docs","paths":["docs/","README.md","CHANGELOG.md"]},'
+    '{"collection":"notes","paths":[".vmrag/notes/"],"write":true}]'
+)
+KINDS = ("note", "decision", "changelog", "readme")
+
+T = TypeVar("T")
+
+
+class Record(NamedTuple):
+    """`answer`: words of the passage that answers the question. `kind`: one of `KINDS`."""
+
+    kind: str
+    path: str
+    question: str
+    answer: str
+    text: str
+
+    @property
+    def doc_id(self) -> str:
+        return f"docs/{self.path}" if self.kind == "decision" else self.path
+
+    def is_in(self, hit: Hit) -> bool:
+        """Return whether a hit is the passage that answers."""
+        return hit.doc_id == self.doc_id and self.answer in " ".join(hit.text.split())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.records", description=__doc__)
+    parser.add_argument("--into", type=Path, help="keep packages and repositories here, for the next run")
+    parser.add_argument("--misses", action="store_true", help="list questions whose record is not among three results")
+    given = parser.parse_args()
+    records = read_records()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.into or Path(temporary)
+        quality_sets.fetch(folder / "packages")
+        make_repository(folder, records)
+        ask(folder, lambda searcher: [_report(mode, searcher, records, misses=given.misses) for mode in MODES])
+
+
+def read_records() -> list[Record]:
+    return [Record(**row) for row in yaml.safe_load(QUESTIONS.read_text())]
+
+
+def make_repository(folder: Path, records: list[Record]) -> None:
+    """Write a repository with the pages and the records; made once."""
+    repo, packages = folder / "records", folder / "packages"
+    if (repo / ".git/done").exists():
+        return
+    pages = quality_sets.library(packages).documents | quality_sets.manual(packages).documents
+    files = {f"docs/{doc_id.replace('/', '~')}.md": text for doc_id, text in pages.items()}
+    files |= {f"docs/{each.path}": each.text for each in records if each.kind == "decision"}
+    files |= {f".vmrag/notes/{each.path}.md": each.text for each in records if each.kind == "note"}
+    for name, title in (("CHANGELOG.md", "Changelog"), ("README.md", "Acme Parts")):
+        files[name] = "\n".join([f"# {title}\n", *(each.text for each in records if each.path == name)])
+    files[".vmrag.yaml"] = SETTINGS
+    for name, text in files.items():
+        path = repo / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    env = knowledge.environment(folder / "home")
+    for arguments in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "Begin")):
+        knowledge.git(repo, *arguments, env=env)
+    (repo / ".git/done").touch()
+
+
+def ask(folder: Path, look: Callable[[Searcher], T]) -> T:
+    """Return what `look` returns for the index of the repository."""
+    os.environ["VMRAG_SOURCES"] = SOURCES
+    ws = Workspace.open(folder / "records", QUIET)
+    with contextlib.closing(ws):
+        return searching(ws, lambda searcher, _: look(searcher))
+
+
+def rank_of(hits: Sequence[Hit], record: Record) -> int:
+    """Return the place of the passage that answers, from 1; 0 if no hit is this passage."""
+    return next((hit.rank for hit in hits if record.is_in(hit)), 0)
+
+
+def _report(mode: Mode, searcher: Searcher, records: Sequence[Record], *, misses: bool) -> None:
+    ranks = {each: rank_of(searcher.search(Query(each.question, k=DEPTH, mode=mode)), each) for each in records}
+    print(f"| {mode} | hit@1 | hit@3 | hit@10 | among {DEPTH} | MRR |\n|---|---|---|---|---|---|")
+    for kind in (*KINDS, "all"):
+        places = [rank for each, rank in ranks.items() if kind in (each.kind, "all")]
+        cells = [f"{quality.hit(places, k):.3f}" for k in (1, 3, 10, DEPTH)]
+        print(f"| {kind} ({len(places)}) | {' | '.join(cells)} | {quality.mrr(places):.3f} |")
+    for each, rank in ranks.items():
+        if misses and not 0 < rank <= FIRST:
+            print(f"  {rank or '-':>3} {each.kind}: {each.question}")
+
+
+if __name__ == "__main__":
+    main()
