@@ -57,7 +57,7 @@ class Question(NamedTuple):
     @property
     def test(self) -> bool:
         """Half of the questions are kept for the last measurement."""
-        return bool(_order(self.text) & 1)
+        return bool(order(self.text) & 1)
 
 
 class QuestionSet(NamedTuple):
@@ -87,7 +87,7 @@ def library(folder: Path) -> QuestionSet:
     pages = {}
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
-        if path.suffix in PAGES and {"doc", "docs"}.intersection(place.parts) and not _is_beside(place):
+        if path.suffix in PAGES and {"doc", "docs"}.intersection(place.parts) and not is_beside(place):
             text = path.read_text("utf-8", "replace").replace("\r", "")
             if len(text) >= 500:
                 pages["/".join(part for part in place.parts if part not in ("archives", "doc", "docs"))] = text
@@ -97,10 +97,10 @@ def library(folder: Path) -> QuestionSet:
             if len(title.split()) >= 4 and len(body) >= 80:
                 faq[f"{name}/{number}.txt"] = Question(title, f"{name}/{number}.txt", body)
         del pages[name]
-    headings = _headings(pages)
+    headings = headings_of(pages)
     identifiers = _identifiers(pages)
     for question in headings:
-        pages[question.doc_id] = _without(pages[question.doc_id], question.text)
+        pages[question.doc_id] = without(pages[question.doc_id], question.text)
     documents = pages | {doc_id: each.passage for doc_id, each in faq.items()}
     return QuestionSet(
         documents,
@@ -126,7 +126,7 @@ def manual(folder: Path) -> QuestionSet:
     return QuestionSet(documents, {"man": _some(questions)})
 
 
-def _headings(pages: dict[str, str]) -> list[Question]:
+def headings_of(pages: dict[str, str]) -> list[Question]:
     sections = [(name, title, body) for name, text in pages.items() for title, body in _sections(text)]
     times = Counter(title.lower() for _, title, _ in sections)
     return _some(
@@ -150,10 +150,10 @@ def _identifiers(pages: dict[str, str]) -> list[Question]:
 def _some(questions: list[Question]) -> list[Question]:
     """Each text once, and not more than `MOST`; which ones depends on their texts alone."""
     unique = {each.text.lower(): each for each in questions}
-    return sorted(unique.values(), key=lambda each: _order(each.text))[:MOST]
+    return sorted(unique.values(), key=lambda each: order(each.text))[:MOST]
 
 
-def _order(text: str) -> int:
+def order(text: str) -> int:
     return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)
 
 
@@ -169,11 +169,11 @@ def _title(match: re.Match[str]) -> str:
     return ROLE.sub(r"\1", match["title"] or match["hash"]).replace("`", "").strip()
 
 
-def _without(text: str, title: str) -> str:
+def without(text: str, title: str) -> str:
     return HEADING.sub(lambda match: "" if _title(match) == title else match[0], text)
 
 
-def _is_beside(place: Path) -> bool:
+def is_beside(place: Path) -> bool:
     """Whether a file is no page of a manual: release notes repeat every heading."""
     return any(
         re.search(r"release|change|history|news|test|locale|licen|authors|_static|theme", part) for part in place.parts
