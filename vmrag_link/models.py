@@ -15,6 +15,7 @@ of a tool; those of a query hold on every surface.
 
 ChangeKind = Literal["added", "modified", "removed"]
 Distance = Literal["cosine", "l2", "ip"]
+ContentKind = Literal["document", "code"]
 DocumentTable = Literal["documents", "issue_logs", "knowledge_docs"]
 
 
@@ -149,6 +150,11 @@ class Collection(Record, frozen=True):
     def is_code(self) -> bool:
         """Whether its documents are cut by symbols, so that each has `PIECES`."""
         return self.kind == SOURCE and self.chunking.strategy == "code"
+
+    @property
+    def content_kind(self) -> ContentKind:
+        """The kind of its documents in an answer."""
+        return "code" if self.is_code else "document"
 
 
 class IndexedPiece(Record, frozen=True, array_like=True):

@@ -168,6 +168,26 @@ def test_a_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
     assert (found.lines, found.signature) == ((21, 40), "def long()")
 
 
+def test_pieces_of_another_kind_take_a_third_while_the_first_kind_fills_the_rest():
+    pages, pieces = ([f"{name}{number}" for number in range(20)] for name in ("page", "piece"))
+    text = "".join(f"word_{number} " for number in range(30)) + "\n"
+    held = {name: document(text, f"{name}.py", kind="document" if name in pages else "code") for name in pages + pieces}
+    mixed = [name for pair in zip(pieces, pages, strict=True) for name in pair]
+    packed = pack(ranked(*((name, (0, len(text))) for name in mixed)), held, 1000)
+    costs = [sum(row.tokens for row in packed.passages if row.kind == kind) for kind in ("document", "code")]
+    assert packed.passages[0].kind == "code"
+    assert 0 < costs[0] <= 1000 // 3 < costs[1]
+    assert packed.left_out == len(mixed) - len(packed.passages)
+
+
+def test_pieces_of_another_kind_take_what_the_first_kind_leaves():
+    text = "".join(f"word_{number} " for number in range(30)) + "\n"
+    held = {str(number): document(text, f"{number}.py", kind="code" if number else "document") for number in range(20)}
+    packed = pack(ranked(*((name, (0, len(text))) for name in held)), held, 1000)
+    assert [row.rank for row in packed.passages] == list(range(1, len(packed.passages) + 1))
+    assert packed.tokens > 900
+
+
 def test_neighbours_come_along_if_they_fit():
     hits = [PackableHit(1, "a", (FIVES[2],), (FIVES[1], FIVES[3]))]
     assert places(pack(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (6, 20))]

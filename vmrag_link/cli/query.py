@@ -24,7 +24,7 @@ from vmrag_link.ops.index.passage_places import PlacedPassage
 from vmrag_link.ops.index.passages import PassageReport
 from vmrag_link.ops.index.query import how_to_keep
 from vmrag_link.retrieval.narrowing import Narrowing
-from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query
+from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query, group_by_kind
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -216,7 +216,8 @@ def _passages_answer(
 def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
     if nothing:
         yield nothing
-    for each in report.passages:
+    for title, each in group_by_kind(report.passages):
+        yield from _title_lines(title)
         head, *lines = each.shown
         yield output.style(head, bold=True)
         yield from lines
@@ -225,6 +226,11 @@ def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
     yield output.style(f"{answering.place(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens", dim=True)
     if notice := provenance.untracked_notice(report.kb):
         yield notice
+
+
+def _title_lines(title: str) -> Iterator[str]:
+    if title:
+        yield output.style(f"{title}:", underline=True)
 
 
 def _weak_lines(report: PassageReport | PackedReport) -> Iterator[str]:
@@ -271,14 +277,15 @@ def _lines(
     of_files = report.kb.sources.collections if report.kb.sources else ()
     if nothing:
         yield nothing
-    for hit in report.results:
+    for number, (title, hit) in enumerate(group_by_kind(report.results), start=1):
+        yield from _title_lines(title)
         score = output.style(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
         changed = output.style(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
-        title = title_beside(hit.doc_id, hit.metadata.get("title"))
+        own_title = title_beside(hit.doc_id, hit.metadata.get("title"))
         name, place = _name_and_place(hit, Path(report.kb.worktree), invocation.directory, commit or "", of_files)
         heading = hit.symbol or hit.header_path
         beside = output.style(f"  {heading}", dim=True) if heading and not place else ""
-        yield f"{hit.rank}. {output.style(name, bold=True)}{beside}{score}{title}{changed}"
+        yield f"{number}. {output.style(name, bold=True)}{beside}{score}{own_title}{changed}"
         if place:
             yield f"{passage_view.INDENT}{output.style('  '.join(filter(None, (place, heading))), dim=True)}"
         if hit.outdated:
@@ -318,7 +325,7 @@ def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
 
     if number > len(results):
         raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
-    hit = results[number - 1]
+    _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
         raise UsageInvalid(f"{hit.name} came from no file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)

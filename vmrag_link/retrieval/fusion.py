@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.settings import RetrievalSettings
@@ -85,7 +86,7 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     """
     by_vector = round(WHOLE * vector_weight)
     by_words = WHOLE - by_vector
-    weights = _weights(collections, by_vector, by_words)
+    weights = weigh_reaches([reach_of(part) for part in collections], by_vector)
     scores: dict[int, int] = {}
     for each, (weight, whole) in zip(collections, weights, strict=True):
         nearest, wordiest = _largest(each.vectors), _largest(each.words)
@@ -97,21 +98,38 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     return scores
 
 
-def _weights(collections: Sequence[Parts], by_vector: int, by_words: int) -> list[tuple[int, int]]:
-    """How near the best of each collection come to the best of all, as two numbers whose quotient
-    it is: 1 for a single one.
+class Reach(NamedTuple):
+    """How near the best chunks come to a question: `near` by vectors, and `share` by words, as a
+    part of what no chunk can exceed.
     """
-    near = [max(0, *each.vectors.values()) if each.vectors else 0 for each in collections]
-    shares = [max(0, *each.words.values()) * _SHARES // each.most if each.words else 0 for each in collections]
-    nearest, largest = max(near, default=0), max(shares, default=0)
+
+    near: int
+    share: int
+
+
+def reach_of(part: Parts) -> Reach:
+    """Return how near the best chunks of a collection come."""
+    share = max(0, *part.words.values()) * _SHARES // part.most if part.words else 0
+    return Reach(max(0, *part.vectors.values()) if part.vectors else 0, share)
+
+
+def reach_of_all(reaches: Iterable[Reach]) -> Reach:
+    """Return how near the best chunks of several collections come."""
+    near, shares = zip((0, 0), *reaches, strict=True)
+    return Reach(max(near), max(shares))
+
+
+def weigh_reaches(reaches: Sequence[Reach], by_vector: int) -> list[tuple[int, int]]:
+    """How near each comes in relation to the best of all, as two numbers whose quotient it is: 1
+    for a single one. `by_vector`: the weight of the vectors, of `WHOLE`.
+    """
+    by_words = WHOLE - by_vector
+    nearest, largest = reach_of_all(reaches)
     counted = by_vector * (nearest > 0) + by_words * (largest > 0)
     if not counted:
-        return [(1, 1)] * len(collections)
+        return [(1, 1)] * len(reaches)
     whole = counted * (nearest or 1) * (largest or 1)
-    return [
-        (by_vector * each * (largest or 1) + by_words * share * (nearest or 1), whole)
-        for each, share in zip(near, shares, strict=True)
-    ]
+    return [(by_vector * near * (largest or 1) + by_words * share * (nearest or 1), whole) for near, share in reaches]
 
 
 def by_share(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, int]:

@@ -6,8 +6,8 @@ for Chroma's store.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from vmrag_link import models
 from vmrag_link.errors import EmbeddingMismatch, IndexFailed
@@ -15,7 +15,7 @@ from vmrag_link.index import flat_files
 from vmrag_link.index.metadata import PROVENANCE, place
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import Distance, DocumentHeader, DocumentTable, Record, content_hash
+from vmrag_link.models import ContentKind, Distance, DocumentHeader, DocumentTable, Record, content_hash
 from vmrag_link.retrieval.narrowing import Narrowing
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ FIRST_HITS = 3
 
 MOST_HITS = 200
 """The ranked pieces that are looked at for one, where nobody says how many."""
+
+
+TITLES: Mapping[ContentKind, str] = {"document": "Documentation", "code": "Code"}
+"""Titles of groups of results."""
 
 
 class Mode(enum.StrEnum):
@@ -67,7 +71,8 @@ class Hit(Record, frozen=True):
 
     A higher `score` is better: nearly the cosine for `vector`; BM25 of the chunk and, weighted, of
     its document for `keyword`; for `hybrid` the weighted share of the best scores of this query by
-    words and by meaning, 1 for a chunk that is the best by both.
+    words and by meaning, 1 for a chunk that is the best by both. If documents and code answer, each
+    kind has scores of its own, and `rank` gives both kinds places.
     """
 
     rank: int
@@ -80,6 +85,7 @@ class Hit(Record, frozen=True):
     content_hash: str
     metadata: dict[str, Any]
     table: DocumentTable = "documents"
+    kind: ContentKind = "document"
 
     @property
     def placed_metadata(self) -> dict[str, Any]:
@@ -91,6 +97,27 @@ class Hit(Record, frozen=True):
     def shown_metadata(self) -> dict[str, Any]:
         """The same without what names the document elsewhere in an answer (`PROVENANCE`)."""
         return {key: value for key, value in self.placed_metadata.items() if key not in PROVENANCE}
+
+
+class OfKind(Protocol):
+    """A result that has a kind."""
+
+    @property
+    def kind(self) -> ContentKind: ...
+
+
+K = TypeVar("K", bound=OfKind)
+
+
+def group_by_kind(results: Sequence[K]) -> list[tuple[str, K]]:
+    """Return the results by kind, beginning with the kind of the first one. With each comes the
+    title of the group that it begins, or an empty text. A single kind has no title.
+    """
+    groups: dict[ContentKind, list[K]] = {}
+    for result in results:
+        groups.setdefault(result.kind, []).append(result)
+    titles = {kind: TITLES[kind] if len(groups) > 1 else "" for kind in groups}
+    return [("" if number else titles[kind], row) for kind, some in groups.items() for number, row in enumerate(some)]
 
 
 class Near(Record, frozen=True):

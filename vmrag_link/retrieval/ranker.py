@@ -7,7 +7,7 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.index.postings import Holding
@@ -16,7 +16,7 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import IndexedPiece, pieces_of
 from vmrag_link.retrieval import bm25, fusion
 from vmrag_link.retrieval.bm25 import WordScores
-from vmrag_link.retrieval.fusion import Parts, Ranking
+from vmrag_link.retrieval.fusion import Parts, Ranking, Reach
 from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
@@ -39,6 +39,14 @@ Rows = Mapping[str, Sequence[int]]
 """Rows by collection."""
 
 Scores = dict[int, int]
+
+
+class Ranked(NamedTuple):
+    """Scores of chunks in their `unit`, and how near the best of them come."""
+
+    scores: Scores
+    unit: float
+    reach: Reach
 
 
 class Asked:
@@ -91,17 +99,17 @@ class Ranker:
         self._code.clear()
         self._lengths.clear()
 
-    def best(self, asked: Asked, mode: Mode, k: int, *, per_document: int = 0) -> tuple[Scores, float]:
+    def best(self, asked: Asked, mode: Mode, k: int, *, per_document: int = 0) -> Ranked:
         """The best `k` chunks and all ties with the last, with at most `per_document` of one
-        document (0: any number); and the unit in which their scores are shown.
+        document (0: any number).
         """
         depth = max(DEPTH, k)
         words = {} if mode == Mode.VECTOR else self._word_scores(asked)
         while True:
-            scores, unit = self._scored(asked, mode, words, depth)
-            kept = self._at_most(per_document, scores) if per_document else scores
-            if len(kept) >= k or len(scores) < depth:
-                return _best(kept, k), unit
+            ranked = self._scored(asked, mode, words, depth)
+            kept = self._at_most(per_document, ranked.scores) if per_document else ranked.scores
+            if len(kept) >= k or len(ranked.scores) < depth:
+                return ranked._replace(scores=_best(kept, k))
             depth *= 4  # a few documents fill the ranking
 
     def exact(self, held: IndexedCollection) -> ExactVectors:
@@ -121,14 +129,16 @@ class Ranker:
             self._vectors[name] = ExactVectors(pieces, dimensions=held.collection.embedding_dimensions)
         return self._vectors[name]
 
-    def _scored(self, asked: Asked, mode: Mode, words: Mapping[str, WordScores], depth: int) -> tuple[Scores, float]:
-        """At least the best `depth` chunks, if there are as many, and the unit of their scores."""
+    def _scored(self, asked: Asked, mode: Mode, words: Mapping[str, WordScores], depth: int) -> Ranked:
+        """At least the best `depth` chunks, if there are as many."""
         if mode == Mode.VECTOR:
-            return _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth), UNIT
+            nearest = _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth)
+            return Ranked(nearest, UNIT, Reach(max(0, *nearest.values()) if nearest else 0, 0))
         if mode == Mode.KEYWORD:
             found = [(words[held.collection.name], asked.chosen(held)) for held in asked.collections]
             wordy = [(scores.best(depth, among), scores.most) for scores, among in found]
-            return _best(fusion.by_share(wordy), depth), bm25.BILLION
+            reach = fusion.reach_of_all(fusion.reach_of(Parts({}, scores, most)) for scores, most in wordy)
+            return Ranked(_best(fusion.by_share(wordy), depth), bm25.BILLION, reach)
         parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
         scores = fusion.fuse(parts, self._ranking.vector_weight)
         highest = max(scores.values(), default=0)
@@ -138,7 +148,11 @@ class Ranker:
 
                 own = {row: scores[row] for row in part.words}
                 scores |= code_ranking.ranked(own, asked.of_code, self._piece, self._index.texts, highest)
-        return scores, fusion.UNIT
+        return Ranked(scores, fusion.UNIT, fusion.reach_of_all(map(fusion.reach_of, parts)))
+
+    def is_definition(self, asked: Asked, row: int) -> bool:
+        """Return whether a name is the question, and this piece of code declares it."""
+        return asked.of_code.is_name and asked.of_code.declared(self._piece(row)) > 0
 
     def _piece(self, row: int) -> RankedPiece:
         from vmrag_link.retrieval.code_ranking import RankedPiece

@@ -17,9 +17,10 @@ from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
+from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Near, Query, QueryVectors, similarity
-from vmrag_link.retrieval.ranker import Asked, Ranker
+from vmrag_link.retrieval.ranker import Asked, Ranked, Ranker
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
@@ -42,6 +43,14 @@ class _Candidate(NamedTuple):
     number: int
     row: int
     chunk: HeldChunk
+
+
+class _Ranking(NamedTuple):
+    """Chunks of some collections, the best first."""
+
+    asked: Asked
+    ranked: Ranked
+    candidates: list[_Candidate]
 
 
 class Searcher:
@@ -83,7 +92,7 @@ class Searcher:
         `IndexFailed`.
         """
         with self._damage_errors():
-            return self._search(query, self._ranking.per_document)
+            return self._search(query, self._ranking.per_document, by_kind=True)
 
     def prepare(self, queries: Iterable[Query]) -> None:
         """Embed the texts of all these queries at once, before they are asked one by one. What
@@ -107,7 +116,7 @@ class Searcher:
         Raises as `search`.
         """
         with self._damage_errors():
-            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document)
+            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document, by_kind=False)
             return self._by_cosine(query, hits) if hits else []
 
     def nearest_groups(
@@ -232,14 +241,38 @@ class Searcher:
             if number < len(there.get((collection, doc_id), ()))
         }
 
-    def _search(self, query: Query, per_document: int) -> list[Hit]:
+    def _search(self, query: Query, per_document: int, *, by_kind: bool) -> list[Hit]:
+        """`by_kind`: rank documents and code apart, and give both kinds places."""
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
+        collections = self._collections(query)
+        documents = [held for held in collections if not held.collection.is_code]
+        code = [held for held in collections if held.collection.is_code]
+        parts = [documents, code] if by_kind and documents and code else [collections]
+        rankings = [self._rank_collections(query, part, per_document) for part in parts]
+        if len(rankings) > 1 and all(ranking.candidates for ranking in rankings):
+            candidates = self._merge_kinds(query.text, *rankings)
+        else:
+            candidates = [candidate for ranking in rankings for candidate in ranking.candidates]
+        return self._answer(candidates[: query.k], unit=rankings[0].ranked.unit, digits=DIGITS[query.mode])
+
+    def _rank_collections(self, query: Query, collections: list[IndexedCollection], per_document: int) -> _Ranking:
         among = self._filtered_rows(query)
         of_paths = bool(query.narrowing and query.narrowing.paths)
-        asked = Asked(query.text, self._collections(query), among, of_paths=of_paths)
-        scores, unit = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
-        return self._answer(self._ordered(scores)[: query.k], unit=unit, digits=DIGITS[query.mode])
+        asked = Asked(query.text, collections, among, of_paths=of_paths)
+        ranked = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
+        return _Ranking(asked, ranked, self._ordered(ranked.scores)[: query.k])
+
+    def _merge_kinds(self, text: str, documents: _Ranking, code: _Ranking) -> list[_Candidate]:
+        """Return documents and pieces of code as one list."""
+        from vmrag_link.retrieval import kinds  # many repositories have one kind
+
+        by_vector = round(fusion.WHOLE * self._ranking.vector_weight)
+        of_documents, of_code = fusion.weigh_reaches([documents.ranked.reach, code.ranked.reach], by_vector)
+        defines = self._ranker.is_definition(code.asked, code.candidates[0].row)
+        if defines or kinds.prefers_code(text, of_documents[0], of_code[0]):
+            return kinds.alternate_kinds(code.candidates, documents.candidates)
+        return kinds.alternate_kinds(documents.candidates, code.candidates)
 
     def _ordered(self, scores: Mapping[int, int]) -> list[_Candidate]:
         """The best first, ties broken."""
@@ -306,6 +339,7 @@ class Searcher:
                     content_hash=chunk.content_hash,
                     metadata=metadata,
                     table=held.table,
+                    kind=held.content_kind,
                 )
             )
         return hits

@@ -25,10 +25,16 @@ _WORTH = 0.6
 
 
 def worth_reading(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """Return the first hits of a hybrid ranking without those that are far below the best."""
+    """Return the first hits of a hybrid ranking without those that are far below the best.
+
+    If documents and code answer, the kind that is less likely keeps a few hits.
+    """
+    likely = [hit for hit in hits if hit.kind == hits[0].kind]
+    other = [hit for hit in hits if hit.kind != hits[0].kind]
     least = hits[0].score * _WORTH if hits else 0
-    count = next((number for number, hit in enumerate(hits) if hit.score < least), len(hits))
-    return hits[: max(count, FIRST_HITS)]
+    count = next((number for number, hit in enumerate(likely) if hit.score < least), len(likely))
+    kept = [*likely[: max(count, FIRST_HITS)], *other[:FIRST_HITS]]
+    return sorted(kept, key=lambda hit: hit.rank)
 
 
 def shares_rare_word(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: int) -> bool:

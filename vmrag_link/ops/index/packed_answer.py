@@ -159,6 +159,7 @@ class HitPacker:
             revision=None if files else self._revision,
             uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",
             name=self._names[hit.collection, hit.doc_id],
+            kind=hit.kind,
         )
 
 

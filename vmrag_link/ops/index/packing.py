@@ -6,6 +6,7 @@ its head line. Equal answers are packed equally on every machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.documents.chunking import HeaderPaths
-from vmrag_link.models import IndexedPiece, Record
+from vmrag_link.models import ContentKind, IndexedPiece, Record
 
 CHARACTERS_OF_TOKEN = 4
 """About; of ASCII. Of other text so many bytes."""
@@ -24,6 +25,11 @@ _WHOLE_SYMBOL = 4
 
 _FULL = 20
 """The budget counts as full if less than one part in so many is left."""
+
+_FIRST_OF_OTHER_KIND, _FURTHER_OF_OTHER_KIND = 2, 3
+"""Hits of another kind than the first one have no more than one part in so many of the budget,
+unless hits of the first kind leave more.
+"""
 
 _MOST_MISSES = 50
 """So many pieces in a row that did not fit end the search for smaller ones."""
@@ -74,6 +80,7 @@ class PackedPassage(Record, frozen=True):
     name: str = ""
     outdated: str = ""
     """Changed places that a note cites; empty for other documents."""
+    kind: ContentKind = "document"
 
     @property
     def shown_place(self) -> str:
@@ -120,6 +127,7 @@ class PackableDocument(Record, frozen=True):
     revision: str | None = None
     uncommitted: str = ""
     name: str = ""
+    kind: ContentKind = "document"
 
 
 class PackableHit(Record, frozen=True):
@@ -192,6 +200,7 @@ def pack(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocum
     """
     packer = _Packer(documents, budget)
     fitted = misses = 0
+    left: list[PackableHit] = []
     for hit in hits:
         if packer.takes(hit):
             fitted, misses = fitted + 1, 0
@@ -199,8 +208,12 @@ def pack(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocum
             return Packed((packer.cut(hit),), packer.used, len(hits) - 1)
         else:
             misses += 1
+            left.append(hit)
         if misses >= _MOST_MISSES or packer.is_full:
             break
+    packer.lift_share()
+    for hit in left[:_MOST_MISSES]:
+        fitted += not packer.is_full and packer.takes(hit)
     return Packed(tuple(packer.passages()), packer.used, len(hits) - fitted)
 
 
@@ -220,11 +233,25 @@ class _Packer:
     def __init__(self, documents: Mapping[Hashable, PackableDocument], budget: int) -> None:
         self._documents, self._budget = documents, budget
         self._held: dict[Hashable, _Held] = {}
+        self._first_kind: ContentKind | None = None
+        self._shared = True
+        self._used = Counter[ContentKind]()
         self.used = 0
 
     @property
     def is_full(self) -> bool:
         return (self._budget - self.used) * _FULL < self._budget
+
+    def lift_share(self) -> None:
+        """Let hits of each kind have what is left."""
+        self._shared = False
+
+    def _token_limit(self, kind: ContentKind) -> int:
+        """Return how many tokens passages of a kind may have."""
+        self._first_kind = self._first_kind or kind
+        if kind == self._first_kind or not self._shared:
+            return self._budget
+        return self._budget // (_FURTHER_OF_OTHER_KIND if self._used[kind] else _FIRST_OF_OTHER_KIND)
 
     def takes(self, hit: PackableHit) -> bool:
         held = self._held.get(hit.key) or _Held(_Passages(self._documents[hit.key]))
@@ -242,10 +269,14 @@ class _Packer:
         spans = held.text.joined([*held.spans, held.text.whole_lines(span)])
         cost = sum(held.text.passage(each).tokens for each in spans)
         more = cost - held.cost
+        kind = self._documents[hit.key].kind
         if self.used + more > self._budget or (most is not None and more > most):
+            return False
+        if self._used[kind] + more > self._token_limit(kind):
             return False
         held.ranks.setdefault(held.text.whole_lines(span), hit.rank)
         held.spans, held.cost = spans, cost
+        self._used[kind] += more
         self.used += more
         return True
 
@@ -340,6 +371,7 @@ class _Passages:
             tokens=0,
             text=text,
             name=document.name,
+            kind=document.kind,
         )
         return replace(found, tokens=tokens(_block(found)))
 

@@ -25,6 +25,7 @@ from vmrag_link.ops.index.packed_answer import symbol_span
 from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, pack
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.symbols import SymbolDefinition, definitions_in, sort_definitions
+from vmrag_link.retrieval import kinds
 from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
 from vmrag_link.retrieval.narrowing import Narrowing, has_capitals, narrowing
 from vmrag_link.retrieval.query import MOST_HITS
@@ -111,7 +112,16 @@ class WordSearch:
         read = self._read_files(best)
         pieces = [piece for document in read.values() for piece in self._score_pieces(document, weights, scores)]
         pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
-        return self._pack_pieces(pieces[:MOST_HITS], read, budget)
+        return self._pack_pieces(self._order_kinds(pieces)[:MOST_HITS], read, budget)
+
+    def _order_kinds(self, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+        """Give documents and code places among the first. The kind of the best piece begins."""
+        of_code = [piece for piece in pieces if self._tree.is_code(piece.key)]
+        documents = [piece for piece in pieces if not self._tree.is_code(piece.key)]
+        if not of_code or not documents:
+            return pieces
+        first_is_code = kinds.prefers_code(self._asked.words, documents[0].score, of_code[0].score)
+        return kinds.alternate_kinds(of_code, documents) if first_is_code else kinds.alternate_kinds(documents, of_code)
 
     def find_definitions(self, name: str) -> list[SymbolDefinition]:
         """Return where code defines a name. The rules for lines choose the files."""
@@ -252,6 +262,7 @@ class WordSearch:
                     commit=self._tree.commit,
                     uncommitted=files[piece.key].uncommitted,
                     name=names[piece.key],
+                    kind="code" if self._tree.is_code(piece.key) else "document",
                 )
             spans = (symbol_span(place, piece.chunk.number), span) if place.pieces else (span,)
             hits.append(PackableHit(rank, piece.key, spans))

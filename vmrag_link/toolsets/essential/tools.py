@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 from vmrag_link import terminal_text
@@ -26,7 +26,7 @@ from vmrag_link.ops.history import known
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.symbols import SymbolDefinition
-from vmrag_link.retrieval.query import LEAST_BUDGET
+from vmrag_link.retrieval.query import LEAST_BUDGET, group_by_kind
 from vmrag_link.retrieval.weakness import WEAK
 from vmrag_link.toolsets.essential import folders, pages, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
@@ -84,7 +84,7 @@ def search_documents(
         "" if ref else _describe_uncovered(call.ws),
     ]
     _warn_of_index(call, answer.notice)
-    text = "\n\n".join(map(_show_passage, answer.found))
+    text = "\n\n".join(_show_groups(answer.found))
     return TextResult(text=text, message=" ".join(filter(None, sentences)))
 
 
@@ -131,6 +131,14 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
         text="\n".join(map(_show_definition, shown)),
         message=f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.",
     )
+
+
+def _show_groups(found: Sequence[PackedPassage]) -> Iterator[str]:
+    """Return the passages, below the title of their kind if documents and code answer."""
+    for title, passage in group_by_kind(found):
+        if title:
+            yield f"{title}:"
+        yield _show_passage(passage)
 
 
 def _show_passage(passage: PackedPassage) -> str:
