@@ -164,8 +164,9 @@ def connect_database(path: Path, *, frozen: bool) -> sqlite3.Connection:
             except OSError as error:
                 raise sqlite3.OperationalError(f"unable to read {path.name}: {error.strerror}") from error
         return connection
+    # The threads of a program read one index in turn.
     location = f"{path.absolute().as_uri()}?{'mode=ro&immutable=1' if frozen else 'mode=rwc'}"
-    return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=frozen)
+    return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def read_database(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, 
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.passages import committed_files, documents_of, mark_notes, names_of_hits
 from vmrag_link.ops.index.query import answer, require_query, searching, with_untracked_matches
-from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Query
+from vmrag_link.retrieval.query import FIRST_HITS, MOST_BUDGET, Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 
@@ -98,6 +98,21 @@ class HitPacker:
 
     def pack(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
         """The hits are in the order of their ranks."""
+        packable, documents = self._packable(hits, request.neighbours)
+        packed = pack(packable, documents, request.budget)
+        return replace(packed, passages=tuple(self._mark_outdated(packed.passages)))
+
+    def pack_alone(self, hits: Sequence[Hit]) -> tuple[PackedPassage, ...]:
+        """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
+        packable, documents = self._packable(hits, 0)
+        alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
+        placed = [pack([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
+        return tuple(self._mark_outdated(placed))
+
+    def _packable(
+        self, hits: Sequence[Hit], neighbours: int
+    ) -> tuple[list[PackableHit], dict[Hashable, PackableDocument]]:
+        """Return what `packing` takes."""
         places = self._places(hits)
         self._names = names_of_hits(self._searcher, hits)
         packable: list[PackableHit] = []
@@ -115,9 +130,8 @@ class HitPacker:
                 documents[key] = self._document(hit, there.text, there)
             piece = start, start + len(hit.text)
             spans = (symbol_span(there, hit.chunk), piece) if there.pieces else (piece,)
-            packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, request.neighbours))))
-        packed = pack(packable, documents, request.budget)
-        return replace(packed, passages=tuple(self._mark_outdated(packed.passages)))
+            packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, neighbours))))
+        return packable, documents
 
     def _mark_outdated(self, passages: Sequence[PackedPassage]) -> Iterator[PackedPassage]:
         shown = {(passage.collection, passage.doc_id) for passage in passages}

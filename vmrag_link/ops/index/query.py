@@ -130,7 +130,7 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
     view: View | None = None
     for last in (False, True):
         try:
-            with _view_at(ws, at) as view:
+            with view_at(ws, at) as view:
                 return look(view)
         except IndexFailed:
             if last:
@@ -143,7 +143,8 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
 
 
 @contextlib.contextmanager
-def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
+def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
+    """The index of another place than the work tree; nobody removes it meanwhile."""
     head = plumbing.head(ws.places).commit
     with contextlib.ExitStack() as held:
         folder = held.enter_context(ws.reader.index_of(at.revision)) if at.revision else None

@@ -1,0 +1,61 @@
+"""Answers for programs: each hit with its place and score, or as many as a budget takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vmrag_link.models import Record
+from vmrag_link.ops.follow.provenance import KbBlock
+from vmrag_link.ops.index.packed_answer import HitPacker, PackRequest
+from vmrag_link.ops.index.packing import PackedPassage
+from vmrag_link.ops.index.query import answer
+from vmrag_link.retrieval.query import Query
+from vmrag_link.retrieval.search import Searcher
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace import ReadableStore, View
+
+
+class PlacedHit(Record, frozen=True):
+    """A passage with the score and the metadata of its best hit."""
+
+    passage: PackedPassage
+    score: float
+    metadata: Mapping[str, Any]
+
+
+class PlacedHits(Record, frozen=True):
+    """`left_out`: the number of hits that did not fit the budget. The rest is as in
+    `query.QueryReport`.
+    """
+
+    hits: tuple[PlacedHit, ...]
+    left_out: int
+    kb: KbBlock
+    notes: tuple[str, ...]
+    weak: bool
+
+
+def place_hits(
+    ws: ReadableStore, searcher: Searcher, view: View, asked: Query, *, budget: int | None, committed: bool
+) -> PlacedHits:
+    """Return the best hits of an index that is open. Raises as `query.query`.
+
+    Without a `budget` in tokens, each hit is a passage. `committed`: as for `HitPacker`.
+    """
+    found = answer(ws, searcher, view, asked)
+    packer, left_out = HitPacker(ws, searcher, view, committed=committed), 0
+    if budget is None:
+        passages = packer.pack_alone(found.results)
+        hits = [
+            PlacedHit(passage, hit.score, hit.metadata) for passage, hit in zip(passages, found.results, strict=True)
+        ]
+    else:
+        packed = packer.pack(found.results, PackRequest(budget))
+        best = {hit.rank: hit for hit in found.results}
+        hits = [
+            PlacedHit(passage, best[passage.rank].score, best[passage.rank].metadata) for passage in packed.passages
+        ]
+        left_out = packed.left_out
+    return PlacedHits(tuple(hits), left_out, found.kb, found.notes, found.weak is True)
