@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench import (
     action,
+    api,
     chroma_server,
     engines,
     growth,
@@ -53,6 +54,7 @@ PARTS: dict[str, Part] = {
     "sources": lambda folder, _, rounds, env: sources.run(folder, rounds, env),
     "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
     "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),
+    "api": lambda folder, _, rounds, env: api.run(folder, rounds, env),
     "words": lambda folder, sizes, _, env: words.run(folder, sizes, env),
     "merge": merge.run,
     "worktrees": lambda folder, _, rounds, env: worktrees.run(folder, rounds, env),

@@ -54,7 +54,7 @@ def run(folder: Path, sizes: list[int], env: dict[str, str]) -> list[Figure]:
 
 def _check(repo: Path, size: int, env: dict[str, str]) -> Figure:
     """Whole processes of `vmrag check` of recorded queries, against the same in a warm process."""
-    lines = "".join(f"  - query: {text}\n" for text in _texts(GOLDEN))
+    lines = "".join(f"  - query: {text}\n" for text in texts_of(GOLDEN))
     (repo / ".vmrag").mkdir(exist_ok=True)
     (repo / ".vmrag" / "queries.yaml").write_text(f"queries:\n{lines}")
     check = [*knowledge.VMRAG, "check", "-q"]
@@ -68,7 +68,7 @@ def _check(repo: Path, size: int, env: dict[str, str]) -> Figure:
     )
 
 
-def _texts(number: int) -> list[str]:
+def texts_of(number: int) -> list[str]:
     rng = random.Random(3)
     return [" ".join(f"word{rng.randrange(5000)}" for _ in range(6)) for _ in range(number)]
 
@@ -101,7 +101,7 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)
-    texts = _texts(QUERIES)
+    texts = texts_of(QUERIES)
     if kind == "golden":
         return _golden(ws)
     if kind == "chroma":

@@ -1,0 +1,325 @@
+"""A knowledge base that is open in a program: `vmrag.open`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.git import plumbing
+from vmrag_link.git.plumbing import Head
+from vmrag_link.paths import Places
+
+if TYPE_CHECKING:
+    from vmrag_link.api.results import (
+        AnswerPosition,
+        CommittedRevision,
+        DiffResults,
+        DocumentEntry,
+        DocumentText,
+        DocumentVersion,
+        LineMatches,
+        RemovedDocuments,
+        SearchResults,
+        WrittenDocument,
+    )
+    from vmrag_link.api.session import ApiSession
+
+T = TypeVar("T")
+Names = str | Sequence[str]
+"""One name, or several."""
+
+Mode = Literal["hybrid", "vector", "keyword"]
+
+
+def open_knowledge_base(
+    path: str | os.PathLike[str] = ".", *, at: str | None = None, follow: bool = False, write: bool = False
+) -> KnowledgeBase:
+    """Open the knowledge base of the git work tree around a folder, to read it.
+
+    `at`: the git ref that every method reads if it is given no other, for example a release; None
+    for the work tree. `follow`: look where the work tree is at each call, as a command does. By
+    default only `refresh` does. `write`: allow `add`, `remove` and `commit`.
+
+    Raises `GitRepositoryMissing` outside of a git work tree.
+    """
+    return KnowledgeBase(plumbing.locate(Path(path)), at=at, follow=follow, write=write)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _in_turn(method: Method) -> Method:
+    """Let the threads of a program take turns: an index is read by one thread at a time."""
+
+    @functools.wraps(method)
+    def call(self: KnowledgeBase, *arguments: Any, **keywords: Any) -> Any:
+        with self._turn:
+            return method(self, *arguments, **keywords)
+
+    return cast("Method", call)
+
+
+class KnowledgeBase:
+    """The documents, code and notes of one git work tree, as one moment has them.
+
+    Make one with `vmrag.open`. It is a context manager, and several threads may use it. In a
+    repository without a knowledge base, the files of its sources answer.
+
+    Its position is read once, when it is opened. After a checkout it still answers from the commit
+    where it was opened, until `refresh`. `search` reads files as they are at the first search;
+    the other methods read the work tree as it is while that is at the same commit.
+
+    All methods raise errors of `vmrag_link.errors`, whose `hint` names the command that helps.
+    """
+
+    def __init__(self, places: Places, *, at: str | None, follow: bool, write: bool) -> None:
+        self._places, self._at, self._follow, self._write = places, at, follow, write
+        self._turn = threading.RLock()
+        self._session: ApiSession | None = None
+        self._head, self._pin = self._read_position()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        at = f" at {self._at}" if self._at else ""
+        return f"<KnowledgeBase {self._places.top}{at}>"
+
+    @property
+    def path(self) -> Path:
+        """The top folder of the work tree."""
+        return self._places.top
+
+    @_in_turn
+    def close(self) -> None:
+        """Close the index and the knowledge base. A later call opens them again."""
+        if self._session:
+            self._session.close()
+            self._session = None
+
+    @_in_turn
+    def refresh(self) -> None:
+        """Read the position again, to follow a checkout, a commit or edited files."""
+        self.close()
+        self._head, self._pin = self._read_position()
+
+    @property
+    @_in_turn
+    def position(self) -> AnswerPosition:
+        """Return the place that `search` answers from. It opens the index."""
+        return self._here().position(self._ref(None))
+
+    # -- read --------------------------------------------------------------------------------------
+
+    @_in_turn
+    def search(
+        self,
+        text: str,
+        *,
+        k: int | None = None,
+        mode: Mode | None = None,
+        collection: Names = (),
+        path: Names = (),
+        lang: Names = (),
+        symbol: Names = (),
+        kind: Names = (),
+        where: Mapping[str, Any] | None = None,
+        where_document: Mapping[str, Any] | None = None,
+        at: str | None = None,
+        max_tokens: int | None = None,
+    ) -> SearchResults:
+        """Search by meaning and words, as `vmrag query` does.
+
+        `k`: the number of chunks (default: the setting `retrieval.k`). `mode`: hybrid, vector or
+        keyword (default: the setting). `collection`, `path`, `lang`, `symbol`, `kind`: only these;
+        several values of one are alternatives. `where`, `where_document`: filters as Chroma has
+        them. `at`: a git ref, ranked as its settings say. `max_tokens`: the best passages that fit,
+        those of one document joined; about.
+
+        Raises `UsageInvalid` for an empty query or an unknown mode, language or kind,
+        `CollectionMissing`, `FilterInvalid`, `GitReferenceMissing`, and `NotInitialized` or
+        `PinMissing` if there is nothing to search.
+        """
+        from vmrag_link.api.session import SearchArguments
+
+        narrowed = {"path": _names(path), "lang": _names(lang), "symbol": _names(symbol), "kind": _names(kind)}
+        question = SearchArguments(
+            text, k, mode, _names(collection), narrowed, where, where_document, max_tokens=max_tokens
+        )
+        return self._here().search(question, self._ref(at))
+
+    @_in_turn
+    def get(self, name: str, *, at: str | None = None) -> DocumentText:
+        """Return a document by the path of its file, or by `COLLECTION/ID`.
+
+        `at`: a git ref. Raises `DocumentMissing`, `DocumentAmbiguous`, `GitReferenceMissing`.
+        """
+        return self._here().get(name, self._ref(at, held=False))
+
+    @_in_turn
+    def grep(
+        self,
+        pattern: str,
+        *,
+        fixed: bool = False,
+        ignore_case: bool = False,
+        path: str = "",
+        collection: Names = (),
+        context: int = 0,
+        limit: int | None = 1000,
+        at: str | None = None,
+    ) -> LineMatches:
+        """Find the lines of tracked text files and stored documents that a pattern matches.
+
+        `pattern`: a regular expression without back-references, which takes linear time; with
+        `fixed` the text itself. `path`: part of a path, or a glob. `context`: lines above and
+        below. `limit`: further lines are only counted; None for all.
+
+        Raises `UsageInvalid` for an invalid pattern, `CollectionMissing`, `GitReferenceMissing`.
+        """
+        return self._here().grep(
+            pattern,
+            fixed=fixed,
+            ignore_case=ignore_case,
+            path=path,
+            collections=_names(collection),
+            context=context,
+            limit=limit,
+            ref=self._ref(at, held=False),
+        )
+
+    @_in_turn
+    def list(self, *, collection: str | None = None) -> tuple[DocumentEntry, ...]:
+        """Return the documents of the work tree, with marks for uncommitted ones.
+
+        Raises `CollectionMissing`.
+        """
+        return self._here().list(collection)
+
+    @_in_turn
+    def diff(
+        self, old: str | None = None, new: str | None = None, *, only: Names = (), code: bool = False
+    ) -> DiffResults:
+        """Return what differs between two git refs, revisions or KB branches.
+
+        Without `new`, `old` is compared with the work tree; without both, HEAD is. `only`:
+        documents, folders, collections or patterns. `code`: list files of code, which are counted
+        otherwise. Raises `GitReferenceMissing`, `DocumentMissing`.
+        """
+        return self._here().diff(old, new, _names(only), code=code)
+
+    @_in_turn
+    def history(self, name: str, *, limit: int = 20, at: str | None = None) -> tuple[DocumentVersion, ...]:
+        """Return the versions that changed a document, the newest first.
+
+        They are git commits of a file, or revisions of a stored document. Raises `DocumentMissing`,
+        `CollectionMissing`, `GitReferenceMissing`.
+        """
+        return self._here().history(name, limit, self._ref(at, held=False))
+
+    @_in_turn
+    def fingerprint(self, *, at: str | None = None) -> str:
+        """Return a hash: where it is equal, equal queries get equal answers.
+
+        Raises `SourcesIncomplete` if files of sources are missing here.
+        """
+        return self._here().fingerprint(self._ref(at, held=False))
+
+    # -- write -------------------------------------------------------------------------------------
+
+    @_in_turn
+    def add(
+        self,
+        text: str,
+        *,
+        id: str = "",  # noqa: A002  as the command and the tool call it
+        title: str = "",
+        collection: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        existing: Literal["refuse", "replace", "append"] | None = None,
+        commit: bool = False,
+    ) -> WrittenDocument:
+        """Write down a text: a note, or a document in a `collection` of the knowledge base.
+
+        A note is a Markdown file that git tracks. It gets an id made of its title or first line;
+        `existing` says what happens if it exists (default: refuse), and `commit` makes a git commit
+        that holds it alone. A stored document needs an `id`, and replaces the one of that id.
+
+        Raises `UsageInvalid` without `write=True`, `NoteExists`, `NameInvalid`, `ContentRefused`,
+        `NotInitialized`.
+        """
+        from vmrag_link.api.writing import NewText
+
+        new = NewText(text, id, title, collection, dict(metadata or {}), existing, commit=commit)
+        return self._written(lambda session: session.add(new))
+
+    @_in_turn
+    def remove(self, *names: str, collection: str | None = None) -> RemovedDocuments:
+        """Remove documents, folders, collections or what a pattern names, as `vmrag rm --yes` does.
+
+        `collection`: the one that they are in; names are ids then. Files of code and
+        documentation are not removed. Raises `UsageInvalid` without `write=True`,
+        `DocumentMissing`, `CollectionMissing`.
+        """
+        return self._written(lambda session: session.remove(names, collection))
+
+    @_in_turn
+    def commit(self, message: str, *, git: bool = False, author: str | None = None) -> CommittedRevision:
+        """Commit the stored documents, pin the revision, and stage the pin.
+
+        `git`: also make a git commit of what is staged. Raises `UsageInvalid` without `write=True`,
+        `NoChanges`, `MessageMissing`, `GitFailed`.
+        """
+        return self._written(lambda session: session.commit(message, git=git, author=author))
+
+    # -- where it is -------------------------------------------------------------------------------
+
+    def _read_position(self) -> tuple[Head, bytes | None]:
+        return plumbing.head(self._places), plumbing.pin_bytes(self._places)
+
+    def _here(self) -> ApiSession:
+        """Return what the calls of this position share."""
+        if self._follow and (self._session is None or self._has_moved()):
+            self.refresh()
+        if self._session is None:
+            from vmrag_link.api.session import ApiSession
+
+            self._session = ApiSession(self._places, keep=not self._follow)
+        return self._session
+
+    def _has_moved(self) -> bool:
+        return self._read_position() != (self._head, self._pin)
+
+    def _ref(self, at: str | None, *, held: bool = True) -> str | None:
+        """Return the ref to read; None for the work tree. `held`: an open index can answer."""
+        ref = at if at is not None else self._at
+        if ref is not None or not self._has_moved():
+            return ref
+        return None if held and self._session and self._session.holds_work_tree else self._head.commit
+
+    def _written(self, write: Callable[[ApiSession], T]) -> T:
+        """Write, and read the position again, so that later searches find it."""
+        if not self._write:
+            raise UsageInvalid("the knowledge base is open for reading.", hint='vmrag.open(".", write=True)')
+        self.refresh()
+        try:
+            return write(self._here())
+        finally:
+            self.refresh()
+
+
+def _names(given: Names) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,) if given else ()
+    return tuple(given)

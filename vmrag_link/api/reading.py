@@ -1,0 +1,179 @@
+"""Reports of operations that read documents, as results of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link.api.results import (
+    AnswerPosition,
+    ChangedDocument,
+    DiffResults,
+    DocumentEntry,
+    DocumentText,
+    DocumentVersion,
+    FileCount,
+    LineMatches,
+    MatchingLine,
+)
+from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid
+from vmrag_link.ops.follow.provenance import KbBlock
+from vmrag_link.workspace import Workspace
+
+_MOST_VERSIONS = 10_000
+_LISTED = "vmrag list"
+
+
+def position_of(kb: KbBlock) -> AnswerPosition:
+    commit = kb.sources.commit if kb.sources and kb.sources.commit else kb.git_head
+    return AnswerPosition(commit or "", kb.commit, kb.branch or "", kb.dirty, kb.in_sync)
+
+
+def get(ws: Workspace, full: str, name: str) -> DocumentText:
+    """Return the document `[REF:]NAME`. Raises `DocumentMissing` also for an unknown folder."""
+    from vmrag_link.ops.documents import listing
+    from vmrag_link.ops.documents.listing import ShowReport
+    from vmrag_link.ops.system import stores
+
+    store = stores.store_of(ws, full.partition("/")[0])
+    try:
+        shown = listing.show_stored(store, full) if store is not ws else listing.show(ws, full)
+    except CollectionMissing:
+        raise DocumentMissing(f"no tracked file and no document {name!r}.", hint=_LISTED, doc_id=name) from None
+    if not isinstance(shown, ShowReport):
+        raise DocumentMissing(f"{name!r} is the name of a revision, not of a document.", hint=_LISTED, doc_id=name)
+    return DocumentText(
+        collection=shown.collection,
+        doc_id=shown.doc_id,
+        title=shown.title,
+        text=shown.content,
+        content_hash=shown.content_hash,
+        metadata=shown.metadata,
+        version=shown.revision,
+    )
+
+
+def grep(
+    ws: Workspace,
+    pattern: str,
+    *,
+    fixed: bool,
+    ignore_case: bool,
+    path: str,
+    collections: Sequence[str],
+    context: int,
+    limit: int | None,
+    ref: str | None,
+) -> LineMatches:
+    from vmrag_link.ops.documents import reading as operation
+
+    if context < 0 or (limit is not None and limit < 0):
+        raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")
+    wanted = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
+    report = operation.grep(ws, wanted, context=context, most=limit, collections=collections, ref=ref, path=path)
+    lines = [
+        MatchingLine(name=document.name, line=line.number, text=line.text, matched=line.matched)
+        for document in report.documents
+        for line in document.lines
+    ]
+    notes = (*report.notes, *report.warnings)
+    return LineMatches(lines=tuple(lines), count=report.count, position=position_of(report.kb), notes=notes)
+
+
+def list_documents(ws: Workspace, collection: str | None) -> tuple[DocumentEntry, ...]:
+    from vmrag_link.ops.documents import listing
+    from vmrag_link.ops.system import stores
+
+    store = stores.store_of(ws, collection) if collection else ws
+    return tuple(
+        DocumentEntry(
+            name=row.name,
+            collection=row.collection,
+            doc_id=row.doc_id,
+            title=row.title,
+            content_hash=row.content_hash,
+            metadata=row.metadata,
+            chunks=row.chunks,
+            uncommitted=row.uncommitted,
+        )
+        for row in listing.list_documents(store, collection).documents
+    )
+
+
+def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *, code: bool) -> DiffResults:
+    from vmrag_link import worddiff
+    from vmrag_link.ops.history import compare
+    from vmrag_link.ops.history.word_diff import Words
+
+    if new is not None and old is None:
+        raise UsageInvalid("diff needs the place to compare with.", hint='kb.diff("main", "HEAD")')
+    places = [place for place in (old, new) if place is not None]
+    found = compare.compare(ws, places, only=only, detail="text", code=code)
+    report = found.report()
+    changes = []
+    for row in report.documents:
+        words = row.words or Words()
+        change = ChangedDocument(
+            kind=row.kind,
+            name=found.names[f"{row.collection}/{row.doc_id}"],
+            collection=row.collection,
+            doc_id=row.doc_id,
+            title=row.title,
+            old_name=found.names[row.old_name] if row.old_name else "",
+            inserted=words.inserted,
+            deleted=words.deleted,
+            text=worddiff.render(row.text),
+        )
+        changes.append(change)
+    files = tuple(
+        FileCount(collection=row.collection, added=row.added, modified=row.modified, removed=row.removed)
+        for row in report.files
+    )
+    return DiffResults(
+        old=report.old,
+        new=report.new,
+        old_commit=report.old_commit,
+        new_commit=report.new_commit,
+        changes=tuple(changes),
+        files=files,
+    )
+
+
+def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[DocumentVersion, ...]:
+    from vmrag_link.ops.history import file_history, known
+    from vmrag_link.ops.history import history as operation
+
+    if not 0 < limit <= _MOST_VERSIONS:
+        raise UsageInvalid(f"limit must be 1 to {_MOST_VERSIONS:,}.", hint="limit=20")
+    names = [ref, name] if ref is not None else [name]
+    if file := file_history.file_history(ws, names, limit=limit):
+        return tuple(
+            DocumentVersion(
+                version=row.commit,
+                kind=row.kind,
+                name=row.name,
+                author=row.author,
+                date=row.date,
+                message=row.message,
+                commits=(row.commit,),
+            )
+            for row in file.reports(None)
+        )
+    with known.naming_files(ws, name):
+        revisions = operation.history(ws, names, limit=limit)
+    versions = []
+    for step in revisions.steps:
+        change = step.document
+        header = (change.after or change.before) if change else None
+        if change is None or header is None:
+            raise DocumentMissing(f"{name!r} is not a document.", hint=_LISTED, doc_id=name)
+        version = DocumentVersion(
+            version=step.info.revision,
+            kind=change.kind,
+            name="/".join(header.key),
+            author=step.info.author,
+            date=step.info.date,
+            message=step.info.message,
+            commits=tuple(commit.commit for commit in step.info.commits),
+        )
+        versions.append(version)
+    return tuple(versions)

@@ -1,0 +1,318 @@
+"""The results of the API. All are frozen; `to_dict` returns what JSON can hold, and `str` what a
+person or a language model reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from vmrag_link.models import ChangeKind, Record
+
+_SHORT = 7
+_INDENT = "  "
+
+
+class Result(Record, frozen=True):
+    """The base of all results."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them; a tuple becomes a list."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+
+class AnswerPosition(Result, frozen=True):
+    """The place that an answer comes from."""
+
+    commit: str = ""
+    """The git commit; empty before the first one."""
+    revision: str = ""
+    """The revision of the knowledge base; empty if files alone answer."""
+    branch: str = ""
+    """The KB branch, if the work tree is on one."""
+    dirty: bool = False
+    """True if uncommitted documents of the knowledge base are included."""
+    in_sync: bool = True
+    """False if another revision than the pinned one answers."""
+
+    def __str__(self) -> str:
+        names = [("commit", self.commit), ("revision", self.revision)]
+        shown = ", ".join(f"{name} {value[:_SHORT]}" for name, value in names if value)
+        return f"{shown}{', uncommitted documents included' if self.dirty else ''}" or "no commit"
+
+
+class FoundPassage(Result, frozen=True, kw_only=True):
+    """Lines of a document that answer a query."""
+
+    rank: int
+    """The rank of its best chunk, from 1."""
+    name: str
+    """The path of a file, or `COLLECTION/ID`; `get` takes it."""
+    text: str
+    score: float
+    """The score of its best chunk; higher is better. The scale depends on the mode."""
+    collection: str
+    doc_id: str
+    path: str | None = None
+    """The file below the top of the repository; None if the document came from no such file."""
+    lines: tuple[int, int] | None = None
+    """The first and the last line, from 1, in the file or in the document's text."""
+    symbol: str = ""
+    """The class or function of code, with its parents."""
+    heading: str = ""
+    """The headings above, with ` > ` between them."""
+    signature: str = ""
+    """The first line of a long symbol that begins above the passage."""
+    commit: str = ""
+    """The git commit of a file; empty for a stored document."""
+    revision: str = ""
+    """The revision of a stored document; empty for a file."""
+    uncommitted: str = ""
+    """`added` or `modified` if the file differs from the commit."""
+    outdated: str = ""
+    """The places cited by a note that changed after it; empty for other documents."""
+    cut: str = ""
+    """`to fit` or `within a line` if the passage does not end at a line."""
+    tokens: int = 0
+    """An estimate, with the head line."""
+    metadata: Mapping[str, Any]
+    """The metadata of the document."""
+
+    @property
+    def place(self) -> str:
+        """`src/session.py:10-42`"""
+        if self.lines is None:
+            return self.name
+        first, last = self.lines
+        return f"{self.name}:{first}" if first == last else f"{self.name}:{first}-{last}"
+
+    def __str__(self) -> str:
+        from vmrag_link.terminal_text import marked_lines, one_line
+
+        version = (self.commit or self.revision)[:_SHORT]
+        state = ", ".join(filter(None, (version, "uncommitted" if self.uncommitted else "", self.outdated)))
+        head = "  ".join(filter(None, (self.place, self.symbol or self.heading, f"({state})" if state else "")))
+        above = [f"{_INDENT}… {one_line(self.signature)}"] if self.signature else []
+        return "\n".join([one_line(head), *above, *marked_lines(self.text, _INDENT)])
+
+
+class SearchResults(Result, frozen=True, kw_only=True):
+    """The passages of a search, the best first. `str` of it is text for a language model."""
+
+    query: str
+    passages: tuple[FoundPassage, ...]
+    position: AnswerPosition
+    notes: tuple[str, ...] = ()
+    """Sentences about an answer that is not from the pinned revision, or lacks files."""
+    weak: bool = False
+    """True if no passage is likely to help."""
+    left_out: int = 0
+    """The number of chunks that did not fit `max_tokens`."""
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __iter__(self) -> Iterator[FoundPassage]:
+        return iter(self.passages)
+
+    def __getitem__(self, index: int) -> FoundPassage:
+        return self.passages[index]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.passages)) or "No passage found."
+
+
+class DocumentText(Result, frozen=True, kw_only=True):
+    """A whole document. `str` of it is its text."""
+
+    collection: str
+    """Empty for a file that no source names."""
+    doc_id: str
+    title: str
+    text: str
+    content_hash: str
+    metadata: Mapping[str, Any]
+    version: str
+    """The git commit of a file, or the revision of a stored document."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class DocumentEntry(Result, frozen=True, kw_only=True):
+    """A document in a list."""
+
+    name: str
+    collection: str
+    doc_id: str
+    title: str
+    content_hash: str
+    metadata: Mapping[str, Any]
+    chunks: int | None = None
+    """None if the index does not have this state of the document."""
+    uncommitted: Literal["added", "modified", "removed"] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class MatchingLine(Result, frozen=True, kw_only=True):
+    """A line, as `git grep` prints it."""
+
+    name: str
+    line: int
+    """Its number, from 1."""
+    text: str
+    matched: bool = True
+    """False for a line of context."""
+
+    def __str__(self) -> str:
+        mark = ":" if self.matched else "-"
+        return f"{self.name}{mark}{self.line}{mark}{self.text}"
+
+
+class LineMatches(Result, frozen=True, kw_only=True):
+    """The lines that a pattern matches."""
+
+    lines: tuple[MatchingLine, ...]
+    count: int
+    """The number of lines that match, with those above `limit`."""
+    position: AnswerPosition
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[MatchingLine]:
+        return iter(self.lines)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+
+class ChangedDocument(Result, frozen=True, kw_only=True):
+    """A document that differs between two places."""
+
+    kind: ChangeKind
+    name: str
+    collection: str
+    doc_id: str
+    title: str
+    old_name: str = ""
+    """The name before, if the document was renamed."""
+    inserted: int = 0
+    """The number of words."""
+    deleted: int = 0
+    text: str = ""
+    """The changed parts, word by word: `[-removed-]{+added+}`; of a modified document."""
+
+    def __str__(self) -> str:
+        shown = f"{self.old_name} -> {self.name}" if self.old_name else self.name
+        return f"{self.kind}: {shown} (+{self.inserted} -{self.deleted} words)"
+
+
+class FileCount(Result, frozen=True, kw_only=True):
+    """The numbers of changed files of a collection of code, which are not listed."""
+
+    collection: str
+    added: int = 0
+    modified: int = 0
+    removed: int = 0
+
+
+class DiffResults(Result, frozen=True, kw_only=True):
+    """The documents that differ between two places."""
+
+    old: str
+    """The revision of the knowledge base; empty for none, `WORKING` for uncommitted documents."""
+    new: str
+    old_commit: str
+    """The git commit; empty if no files are compared, `WORKING` for the work tree."""
+    new_commit: str
+    changes: tuple[ChangedDocument, ...]
+    files: tuple[FileCount, ...] = ()
+    """Files of code; empty with `code=True`."""
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[ChangedDocument]:
+        return iter(self.changes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.changes)) or "No document differs."
+
+
+class DocumentVersion(Result, frozen=True, kw_only=True):
+    """A git commit that changed the file, or a revision that changed the stored document."""
+
+    version: str
+    kind: ChangeKind
+    name: str
+    """The name of the document at that version."""
+    author: str
+    date: str
+    """In ISO 8601."""
+    message: str
+    commits: tuple[str, ...] = ()
+    """The git commits that pin the revision, newest first; the commit itself for a file."""
+
+    def __str__(self) -> str:
+        first = next(iter(self.message.splitlines()), "")
+        return f"{self.version[:_SHORT]} {self.date[:10]} {first}"
+
+
+class WrittenDocument(Result, frozen=True, kw_only=True):
+    """A document that was written."""
+
+    collection: str
+    doc_id: str
+    path: str = ""
+    """The file of a note; empty for a stored document, and if the note had this text before."""
+    kind: Literal["added", "modified", "unchanged"]
+    commit: str = ""
+    """The git commit that holds the note; empty if none was made."""
+    pending: str = ""
+    """The reason if the index does not have it yet."""
+
+    @property
+    def name(self) -> str:
+        """The name that `get` and `remove` take."""
+        return f"{self.collection}/{self.doc_id}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}"
+
+
+class RemovedDocuments(Result, frozen=True, kw_only=True):
+    """The documents that were removed, by name."""
+
+    names: tuple[str, ...]
+    collections: tuple[str, ...] = ()
+    """The collections that were removed as a whole."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.names)
+
+
+class CommittedRevision(Result, frozen=True, kw_only=True):
+    """A revision of the knowledge base, with its pin."""
+
+    revision: str
+    parent: str
+    branch: str
+    added: int
+    modified: int
+    removed: int
+    pinned: bool
+    """False if the setting `auto_pin` is off."""
+    commit: str = ""
+    """The git commit that holds the pin; empty if none was made."""
+    pending: str = ""
+    """The reason if the index does not follow yet."""
+
+    def __str__(self) -> str:
+        return f"{self.revision[:_SHORT]}: {self.added} added, {self.modified} modified, {self.removed} removed"
