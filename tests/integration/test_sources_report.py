@@ -330,3 +330,13 @@ def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(proje
 def test_init_without_sources_writes_none(project):
     assert "source" not in project.vmrag("init", "--no-sources").out
     assert project.ask("sources")["sources"] == []
+
+
+def test_files_that_are_too_hard_to_parse_are_named(project):
+    table = "static const char primes[] = {\n" + "0,1,2,3,4,5,6,7,8,9,\n" * 12_000 + "};\nint area(int x)\n{\n}\n"
+    sources = f"{SOURCES}  - collection: code\n    kind: code\n    paths: ['*.c']\n"
+    project.commit("code", **{".vmrag.yaml": sources, "table.c": table, "small.c": "int a = 1;\n"})
+    rows = by_name(project.ask("sources"))
+    assert (rows["code"]["by_lines"], rows["docs"]["by_lines"]) == (["table.c"], [])
+    assert project.ask("query", "--symbols", "area")["definitions"][0]["path"] == "table.c"
+    assert "cut by lines, too hard or too large to parse: table.c" in project.vmrag("sources").out

@@ -217,6 +217,8 @@ def _source(row: SourceRow) -> Iterator[str]:
     if row.write and not row.trusted:
         yield "  writing is not trusted on this machine"
         yield "  hint: vmrag trust"
+    if row.by_lines:
+        yield f"  cut by lines, too hard or too large to parse: {first_of(row.by_lines, NAMED)}"
     for path, doc_id in row.disputed.items():
         yield f"  warning: {path} states the id {doc_id}, which another note has"
     if row.uncommitted:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from vmrag_link import settings_docs
 from vmrag_link.code import languages
+from vmrag_link.code.languages import BY_LINES
 from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import beside, listing, plumbing, raw_changes, submodules, versions
 from vmrag_link.git.submodules import NestedPaths
-from vmrag_link.models import Record
+from vmrag_link.index.reader import IndexReader, damage_errors
+from vmrag_link.models import PIECES, Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.settings import Config, SourceSettings
@@ -33,7 +36,8 @@ class SourceRow(Record, frozen=True):
     the work tree differ from HEAD, by path. `unavailable`: why it is not read here, and what to
     type (`hint`). `unmatched`: those of `paths` that name no file. `unmatched_exclude`: those of
     `exclude` that leave no file out. `write`: notes are written, if it is `trusted`. `disputed`:
-    ids in front matter that another note has, by path.
+    ids in front matter that another note has, by path. `by_lines`: files of code that are too hard
+    or too large to parse, so that they are cut by lines.
     """
 
     collection: str
@@ -49,6 +53,7 @@ class SourceRow(Record, frozen=True):
     write: bool = False
     trusted: bool = False
     disputed: Mapping[str, str] = {}
+    by_lines: tuple[str, ...] = ()
 
 
 class LeftOutRow(Record, frozen=True):
@@ -141,7 +146,13 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     with files_at(ws, ref) as opened:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read(opened.folder)
-        rows = tuple(_row(ws, source, opened, contents, stored) for source in config.sources)
+        by_lines = _files_cut_by_lines(opened.folder)
+        rows = tuple(
+            msgspec.structs.replace(
+                _row(ws, source, opened, contents, stored), by_lines=tuple(by_lines.get(source.collection, ()))
+            )
+            for source in config.sources
+        )
         searched = config.searches_untracked and of_work_tree
         rows = tuple(
             row
@@ -321,6 +332,22 @@ def _row(
         trusted=source.write and ws.settings.loaded.may_write(source),
         disputed=_find_disputed(ws, source) if source.write and not why else {},
     )
+
+
+def _files_cut_by_lines(folder: Path) -> dict[str, list[str]]:
+    """Return the files of code that no parser could read, by collection."""
+    mark = f'"{PIECES}":[[0,1,"","{BY_LINES}"'
+    with damage_errors(folder), IndexReader.open(folder) as index:
+        return {
+            name: sorted(
+                path
+                for columns in index.columns(name, header=True)
+                for path, metadata in zip(columns.doc_id, columns.metadata, strict=True)
+                if mark in metadata
+            )
+            for name, row in index.collections.items()
+            if row.collection.is_code
+        }
 
 
 def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
