@@ -284,3 +284,20 @@ def test_names_given_to_calls_are_symbols() -> None:
 )
 def test_functions_of_one_line_are_declared_inside_wrappers(text: str, language: str, names: list[str]) -> None:
     assert list(declared(text, language)) == names
+
+
+def test_class_with_a_long_constructor_begins_with_its_whole_head() -> None:
+    body = "".join(f"        self.value_{row} = compute({row})\n" for row in range(60))
+    text = (
+        f"class Semaphore(Base):\n    def __init__(\n        self,\n        value: int = 1,\n    ) -> None:\n{body}\n"
+    )
+    text += "    def acquire(self):\n        a = 1\n        b = 2\n        return a + b\n"
+    first, second, *_ = pieces = cut(text, "python", 600)
+    assert text[first.start : first.end].startswith("class Semaphore(Base):\n    def __init__(\n        self,")
+    assert [piece.symbol for piece in (first, second, pieces[-1])] == [
+        "Semaphore",
+        "Semaphore.__init__",
+        "Semaphore.acquire",
+    ]
+    assert [row.symbol for row in first.declared] == ["Semaphore", "Semaphore.__init__"]
+    assert "".join(text[piece.start : piece.end] for piece in pieces) == text

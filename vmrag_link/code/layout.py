@@ -141,16 +141,21 @@ class SymbolRows:
         self.inside: list[SymbolRows] = []
 
 
+_CONSTRUCTORS = frozenset("__init__ constructor init initialize".split())
+
+
 class _Part:
     """Rows that become one piece, or several if they are too long. `of` is the symbol that they
-    have; `within` the one that they stand in; equal for what lies between symbols.
+    have; `within` the one that they stand in; equal for what lies between symbols. `opened`: the
+    symbol of the first piece, if that is another one.
     """
 
-    __slots__ = ("end", "first", "is_head", "is_tiny", "of", "within")
+    __slots__ = ("end", "first", "is_head", "is_tiny", "of", "opened", "within")
 
     def __init__(self, first: int, end: int, of: SymbolRows, within: SymbolRows, *, is_head: bool = False) -> None:
         self.first, self.end, self.of, self.within = first, end, of, within
         self.is_head, self.is_tiny = is_head, False
+        self.opened: SymbolRows | None = None
 
 
 class Layout:
@@ -168,8 +173,8 @@ class Layout:
             spans = [self._lines.span(part.first, part.end)]
             if self._lines.length(part.first, part.end) > self._size:
                 spans = list(self._lines.parts(part.first, part.end, self._size))
-            of = part.of
-            for start, stop in spans:
+            for number, (start, stop) in enumerate(spans):
+                of = part.of if number or part.opened is None else part.opened
                 here = self._declarations(left, stop)
                 found.append(CodePiece(start, stop, of.symbol, of.kind, of.signature, tuple(here[:MOST_DECLARED])))
         return found
@@ -223,6 +228,9 @@ class Layout:
                 if last.is_tiny and part.is_tiny:
                     last.of = self._common(last, part)
                 continue
+            if last and self._is_headless(last, part):
+                part.first, part.opened = last.first, last.of
+                found.pop()
             found.append(part)
         return found
 
@@ -232,6 +240,13 @@ class Layout:
         if last.is_tiny and part.is_tiny and last.within is part.within:
             return True
         return part.is_tiny and part.of is part.within and part.within.level > 0 and not part.is_head
+
+    @staticmethod
+    def _is_headless(last: _Part, part: _Part) -> bool:
+        """Whether a class has so small a head that its constructor says what it is."""
+        name = part.of.symbol.rpartition(".")[2]
+        is_constructor = name in _CONSTRUCTORS or name == last.of.symbol.rpartition(".")[2]
+        return last.is_head and last.is_tiny and part.within is last.of and part.of is not last.of and is_constructor
 
     @staticmethod
     def _common(last: _Part, part: _Part) -> SymbolRows:

@@ -152,11 +152,13 @@ class Packed(Record, frozen=True):
 def signature_above(pieces: Sequence[IndexedPiece], number: int) -> str:
     """The signature of the symbol that this piece belongs to, if it begins in an earlier piece."""
     own = pieces[number]
-    within = f"{own.symbol}."
-    for each in reversed(pieces[:number]) if own.symbol else ():
-        if _same_symbol(each, own):
+    begun, within = (own.symbol, own.kind), f"{own.symbol}."
+    if not own.symbol or any(declared[:2] == begun for declared in own.declared):
+        return ""
+    for piece in reversed(pieces[:number]):
+        if _same_symbol(piece, own) or any(declared[:2] == begun for declared in piece.declared):
             return own.signature
-        if not each.symbol.startswith(within):
+        if not piece.symbol.startswith(within):
             break
     return ""
 
