@@ -332,6 +332,17 @@ class Manifest:
         )
         return map(PlacedDocument._make, rows)
 
+    def find_like(self, number: int, patterns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+        """Yield id, first slot and number of chunks of each document whose id is like a pattern of
+        SQL.
+        """
+        like = " OR ".join(["doc_id LIKE ?"] * len(patterns))
+        ids = f"SELECT first FROM documents INDEXED BY documents_by_id WHERE collection_id = ? AND ({like})"  # noqa: S608  constants
+        return self.connection.execute(
+            f"SELECT doc_id, first, chunks FROM documents WHERE collection_id = ? AND first IN ({ids})",  # noqa: S608  constants
+            (number, number, *patterns),
+        )
+
     def documents(self, number: int, *, header: bool = True) -> Iterator[PlacedDocument]:
         """Every document of a collection. Without `header` all but the metadata are empty texts:
         reading them takes half as long again.

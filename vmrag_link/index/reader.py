@@ -158,6 +158,13 @@ class IndexReader:
                 if held.piece.alive(each.first):
                     yield _header(collection, each), _rows(held, each)
 
+    def rows_like(self, collection: str, patterns: Sequence[str]) -> Iterator[tuple[str, range]]:
+        """Yield the id and the rows of each document whose id is like a pattern of SQL."""
+        for held in self.pieces(collection):
+            for doc_id, first, chunks in held.segment.manifest.find_like(held.piece.id, patterns):
+                if held.piece.alive(first):
+                    yield doc_id, range(held.first_row + first, held.first_row + first + chunks)
+
     def batches(self, collection: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
         """As `placed`, documents with about `BATCH_CHUNKS` chunks at a time."""
         batch: list[tuple[DocumentHeader, range]] = []

@@ -21,6 +21,7 @@ from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
+    from vmrag_link.retrieval.records import RecordFinder
     from vmrag_link.retrieval.vectors import ExactVectors
 
 DEPTH = 100
@@ -28,6 +29,9 @@ DEPTH = 100
 
 MOST_EXTENDED = 50
 """Words of a query that is also answered by compounds. A longer one has words enough."""
+
+MOST_RECORDS = 20
+"""How many further records of each part of a collection take part in the fusion."""
 
 MOST_NAMED = 1_000
 """How many pieces of code with a name are looked at for one that declares it."""
@@ -148,7 +152,20 @@ class Ranker:
 
                 own = {row: scores[row] for row in part.words}
                 scores |= code_ranking.ranked(own, asked.of_code, self._piece, self._index.texts, highest)
+        of_text = {
+            held.collection.name: {row: scores[row] for row in part.words}
+            for held, part in zip(asked.collections, parts, strict=True)
+            if not held.collection.is_code
+        }
+        if of_text:
+            scores |= self._records.promote_records(asked.text, of_text)
         return Ranked(scores, fusion.UNIT, fusion.reach_of_all(map(fusion.reach_of, parts)))
+
+    @functools.cached_property
+    def _records(self) -> RecordFinder:
+        from vmrag_link.retrieval.records import RecordFinder  # a ranking by words or vectors alone has no records
+
+        return RecordFinder(self._index)
 
     def is_definition(self, asked: Asked, row: int) -> bool:
         """Return whether a name is the question, and this piece of code declares it."""
@@ -168,6 +185,9 @@ class Ranker:
         near, wordy = self._by_vector(asked, held, depth), words.best(depth, asked.chosen(held))
         if held.collection.is_code:
             wordy |= self._declaring(asked, held, words)
+        elif records := self._records.find_rows(held.collection.name, asked.chosen(held)):
+            near |= self.exact(held).best(self._query_vectors.of(held, asked.text), MOST_RECORDS, among=records)
+            wordy |= words.best(MOST_RECORDS, records)
         further = list(wordy.keys() - near.keys())
         if further:
             scores = self.exact(held).scores_of(self._query_vectors.of(held, asked.text), further)

@@ -1,0 +1,111 @@
+"""Which documents are records, and what their scores become."""
+
+from __future__ import annotations
+
+import pytest
+
+from vmrag_link.documents.import_base import ROOT
+from vmrag_link.models import KNOWLEDGE, NOTES_MARK, SOURCE, Collection
+from vmrag_link.retrieval.records import ASKED, FIRST, USUAL, Kind, RecordQuestion, holds_records, kind_of
+
+PLAIN, ASKING = "pagefind index size", "why did we choose pagefind"
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "kind"),
+    [
+        ("docs/adr/0007-use-pagefind.md", Kind.DECISION),
+        ("architecture-decisions/search.md", Kind.DECISION),
+        ("docs/ADR-0007.md", Kind.DECISION),
+        ("packages/search/decisions/2024/pagefind.md", Kind.DECISION),
+        ("notes/search.md", Kind.DECISION),
+        ("CHANGELOG.md", Kind.CHANGES),
+        ("packages/search/CHANGES.rst", Kind.CHANGES),
+        ("docs/release-notes.de.md", Kind.CHANGES),
+        ("README.md", Kind.README),
+        ("readme.zh-cn.md", Kind.README),
+        ("packages/search/README.md", None),
+        ("docs/quadratic.md", None),
+        ("docs/release-notes/index.md", None),
+        ("docs/changes-in-layout.md", None),
+        ("docs/adr.md", None),
+        ("docs/making-decisions.md", None),
+    ],
+)
+def test_kind_of_document_follows_from_path(doc_id, kind):
+    assert kind_of(doc_id) == kind
+
+
+@pytest.mark.parametrize(
+    ("collection", "records"),
+    [
+        (Collection("memory", kind=SOURCE, metadata='{"folder":"notes",' + NOTES_MARK), True),
+        (Collection("docs", kind=SOURCE), False),
+        (Collection("memory", import_base=ROOT), True),
+        (Collection("handbook", import_base="docs"), False),
+        (Collection("team-notes", import_base="docs/notes"), True),
+        (Collection("knowledge_dolt", kind=KNOWLEDGE), True),
+    ],
+)
+def test_collection_of_notes_holds_records(collection, records):
+    assert holds_records(collection) == records
+
+
+def promote(question: str, pages: list[int], records: dict[int, Kind], scores: dict[int, int]) -> list[int]:
+    """Return the rows, the best first."""
+    found = {row: score * 10**15 for row, score in enumerate(pages)} | {
+        row: score * 10**15 for row, score in scores.items()
+    }
+    new = RecordQuestion(question).promote_rows(found, records, lambda row: ("docs", str(row), 0))
+    assert new.keys() <= records.keys()
+    assert all(new[row] >= found[row] for row in new)
+    return sorted(found, key=lambda row: (-(found | new)[row], row))
+
+
+PAGES = [1000, 990, 980, 970, 960]
+NOTE, OTHER = 50, 51
+
+
+def test_record_ranks_before_pages_that_answer_as_well():
+    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: 800})[0] == NOTE
+
+
+def test_record_ranks_among_first_if_it_answers_about_as_well():
+    near = USUAL[Kind.DECISION].near
+    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
+    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: near - 1})[-1] == NOTE
+
+
+def test_record_needs_less_if_question_asks_for_choice():
+    near = ASKED[Kind.DECISION].near
+    assert promote(ASKING, PAGES, {NOTE: Kind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
+    assert promote(PLAIN, PAGES, {NOTE: Kind.DECISION}, {NOTE: near})[-1] == NOTE
+
+
+def test_two_records_rank_among_first_after_best_page():
+    both = {NOTE: Kind.DECISION, OTHER: Kind.DECISION}
+    assert promote(PLAIN, PAGES, both, {NOTE: 600, OTHER: 550})[:4] == [0, NOTE, OTHER, 1]
+    assert promote(PLAIN, PAGES, both, {NOTE: 600, OTHER: 400})[:4] == [0, 1, NOTE, 2], "too far below the other one"
+
+
+def test_changelog_gains_only_for_question_about_change():
+    records = {NOTE: Kind.CHANGES}
+    assert promote("since which version is there a dark mode", PAGES, records, {NOTE: 800})[0] == NOTE
+    assert promote("how do I set the dark mode", PAGES, records, {NOTE: 800})[-1] == NOTE
+
+
+def test_scores_above_best_page_differ_in_no_shown_digit():
+    scores = {0: 10**18, NOTE: 9 * 10**17, OTHER: 95 * 10**16}
+    new = RecordQuestion(PLAIN).promote_rows(
+        scores, {NOTE: Kind.DECISION, OTHER: Kind.DECISION}, lambda row: ("", str(row), 0)
+    )
+    assert scores[0] < new[NOTE] < new[OTHER]
+    assert round(new[OTHER] / 10**18, 6) == 1
+
+
+def test_scores_stay_if_all_documents_are_records():
+    scores = {NOTE: 10**18, OTHER: 10**17}
+    assert (
+        RecordQuestion(ASKING).promote_rows(scores, dict.fromkeys(scores, Kind.DECISION), lambda row: ("", "", row))
+        == {}
+    )

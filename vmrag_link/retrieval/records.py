@@ -1,0 +1,164 @@
+"""Which documents are deliberate records, and their ranks before incidental mentions.
+
+Records are notes, decision records, and the sections of READMEs and changelogs. Pages that mention
+the words of a question in passing outnumber them, and the long pages win by their other words. So a
+record gains a part of its score, and the best two have ranks among the first if they answer about
+as well as the best page. `bench/records.py` has the figures.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.models import COMPOUNDING, KNOWLEDGE, Collection
+
+WHOLE = 1000
+
+
+class Kind(enum.Enum):
+    """What a record is: a note or a decision record, a changelog, or a README."""
+
+    DECISION = "decision"
+    CHANGES = "changes"
+    README = "readme"
+
+
+class Favor(NamedTuple):
+    """What a record has before pages, in thousandths: the factor of its score, and the part of the
+    best score from which on it has a rank among the first.
+    """
+
+    gain: int
+    near: int
+
+
+USUAL = {Kind.DECISION: Favor(1300, 500), Kind.CHANGES: Favor(1000, 1001), Kind.README: Favor(1100, 500)}
+ASKED = {Kind.DECISION: Favor(2000, 350), Kind.CHANGES: Favor(1300, 350), Kind.README: Favor(1300, 350)}
+"""Of a kind that the question asks for, such as `why did we choose X` and `since which version`."""
+
+ALIKE, _RESERVED = 700, 2
+"""The part of the best record's score from which on a second record has such a rank."""
+
+FIRST = 3
+
+BEYOND = 10**7
+"""Divisor of what a score exceeds the best one by: shown scores stay at 1, in the same order."""
+
+PATTERNS = ("%notes/%", "%adr%", "%decision%", "readme%", "%change%", "%history%", "%news%", "%release%")
+"""What the paths of records are like in SQL; `kind_of` decides."""
+
+_DECISIONS = r"^(?:docs?/)?notes/|(?:^|/)(?:adrs?|(?:[a-z]+[-_])?decisions?|(?:[a-z]+[-_])?decision[-_]records?)/|(?:^|/)adr[-_]?\d"
+_CHANGES = r"(?:^|/)(?:change(?:s|[-_]?logs?)|history|news|release(?:s|[-_]?notes))(?:\.[a-z-]+)*$"
+_PATHS = {
+    Kind.DECISION: re.compile(_DECISIONS, re.IGNORECASE),
+    Kind.CHANGES: re.compile(_CHANGES, re.IGNORECASE),
+    Kind.README: re.compile(r"^readme(?:\.[a-z-]+)*$", re.IGNORECASE),  # of the whole repository
+}
+
+_AUTHORS = (
+    r"\b(?:we|our|ours|us|decid\w+|decisions?|agreed?|chose|chosen|choose|policy"
+    r"|wir|unser\w*|nous|notre|nos|nosotros|nuestr\w+)\b"
+)
+_CHANGE = (
+    r"\b(?:(?:which|what|since) (?:version|release)|when (?:was|were|did|has|have)|what(?: i|')s new"
+    r"|changed|changes|deprecated|dropped|introduced|removed|upgraded)\b|\b\d+\.\d"
+)
+_ASKS = {Kind.DECISION: re.compile(_AUTHORS), Kind.CHANGES: re.compile(_CHANGE), Kind.README: re.compile(_AUTHORS)}
+
+
+_NO_FOLDER = ("", ".")
+"""Bases of collections into which no folder was imported, so that people and agents wrote them."""
+
+_NAME = re.compile(r"(?:^|[-_])(?:notes|decisions|adrs?)$", re.IGNORECASE)
+
+
+def holds_records(collection: Collection) -> bool:
+    """Return whether all documents of a collection are records: notes, and what agents stored."""
+    if collection.kind == "chroma":
+        return collection.import_base in _NO_FOLDER or _NAME.search(collection.name) is not None
+    return collection.has_notes or collection.kind in (KNOWLEDGE, COMPOUNDING)
+
+
+class RecordFinder:
+    """Knows the records of an index."""
+
+    def __init__(self, index: IndexReader) -> None:
+        self._index = index
+        self._kinds: dict[str, Mapping[int, Kind]] = {}
+
+    def find_rows(self, collection: str, among: Iterable[int] | None) -> list[int]:
+        """Return the rows of records in a collection that has pages, or those `among` some rows."""
+        kinds = self._kinds_of(collection)
+        return [*kinds] if among is None or not kinds else [row for row in among if row in kinds]
+
+    def promote_records(self, question: str, scores: Mapping[str, Mapping[int, int]]) -> dict[int, int]:
+        """Return new scores of the records among pages. All scores are by collection and row."""
+        records: dict[int, Kind] = {}
+        for name, some in scores.items():
+            if holds_records(self._index.collections[name].collection):
+                records |= dict.fromkeys(some, Kind.DECISION)
+            else:
+                kinds = self._kinds_of(name)
+                records |= {row: kinds[row] for row in some if row in kinds}
+        if not records:
+            return {}
+        joined = {row: score for some in scores.values() for row, score in some.items()}
+        return RecordQuestion(question).promote_rows(joined, records, self._place)
+
+    def _kinds_of(self, collection: str) -> Mapping[int, Kind]:
+        """Return the kinds of rows; none for a collection whose documents are all records."""
+        if collection not in self._kinds:
+            whole = holds_records(self._index.collections[collection].collection)
+            documents = () if whole else self._index.rows_like(collection, PATTERNS)
+            kinds = ((kind_of(doc_id), rows) for doc_id, rows in documents)
+            self._kinds[collection] = {row: kind for kind, rows in kinds if kind for row in rows}
+        return self._kinds[collection]
+
+    def _place(self, row: int) -> tuple[str, str, int]:
+        chunk = self._index.chunk(row)
+        return self._index.collection_of(row), chunk.doc_id, chunk.number
+
+
+def kind_of(doc_id: str) -> Kind | None:
+    """Return what kind of record a document is by its path; None for a page."""
+    return next((kind for kind, path in _PATHS.items() if path.search(doc_id)), None)
+
+
+class RecordQuestion:
+    """What a question asks of records."""
+
+    def __init__(self, text: str) -> None:
+        lower = text.lower()
+        self._favors = {kind: (ASKED if _ASKS[kind].search(lower) else USUAL)[kind] for kind in Kind}
+
+    def promote_rows(
+        self, scores: Mapping[int, int], records: Mapping[int, Kind], place_of: Callable[[int], tuple[str, str, int]]
+    ) -> dict[int, int]:
+        """Return the new scores of the records among the scores of text.
+
+        `place_of` returns the collection, the document and the number of a row.
+        """
+        best = max(scores.values(), default=0)
+        if best <= 0 or len(records) == len(scores):
+            return {}
+        favors = {row: self._favors[kind] for row, kind in records.items() if scores[row] > 0}
+        gained = {row: _limit(scores[row] * favor.gain // WHOLE, best) for row, favor in favors.items()}
+        places = {row: place_of(row) for row in gained if WHOLE * scores[row] >= favors[row].near * best}
+        first = dict[tuple[str, str], int]()
+        for row in sorted(places, key=lambda row: (-gained[row], places[row])):
+            first.setdefault(places[row][:2], row)
+        near = [*first.values()][:_RESERVED]
+        near = [row for row in near if WHOLE * scores[row] >= ALIKE * scores[near[0]]]
+        for rank, row in enumerate(near, start=FIRST - len(near) + 1):
+            others = (score for other, score in {**scores, **gained}.items() if other != row)
+            gained[row] = max(gained[row], heapq.nlargest(rank, others)[-1] + 1)
+        return gained
+
+
+def _limit(score: int, best: int) -> int:
+    return score if score <= best else best + (score - best) // BEYOND
