@@ -390,12 +390,12 @@ def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
 def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str | None) -> str:
     if len(ignored) > _NAMED + 1:
         ignored = [*ignored[:_NAMED], f"{len(ignored) - _NAMED} more settings"]
-    names, refused = enumerated(ignored), "do not count" if len(ignored) > 1 else "does not count"
+    settings = f"{'settings' if len(ignored) > 1 else 'setting'} {enumerated(ignored)} of {label}"
     if stand_in:
-        return f"{label}: {names} {refused} here: what commit {stand_in[:12]} says does ({env.SETTINGS_FROM})."
-    kept = "count" if len(ignored) > 1 else "counts"
-    rest = f"{kept} as you last agreed" if before else f"{refused} until you agree"
-    return f"{label}: {names} {rest}. To see and agree: {AGREE}"
+        return f"ignoring {settings}: those of commit {stand_in[:12]} apply ({env.SETTINGS_FROM})"
+    if before:
+        return f"using the last trusted value of {settings}; run '{AGREE}'"
+    return f"ignoring untrusted {settings}; run '{AGREE}'"
 
 
 def _added_up(key: Key, item: _Found, below: _Found | None) -> _Found:

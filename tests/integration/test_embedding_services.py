@@ -302,7 +302,7 @@ def test_what_a_branch_says_about_services_is_ignored(project, services, line, k
     address(project, services, "openai")
     project.write(".vmrag.yaml", line.format(url=services.url) + "\n")
     done = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")
-    assert f".vmrag.yaml: {key} (line 1) does not count until you agree." in done.err
+    assert f"ignoring untrusted setting {key} (line 1) of .vmrag.yaml" in done.err
     assert services.asked == []
 
 

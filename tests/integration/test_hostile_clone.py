@@ -85,7 +85,7 @@ def victim(project: Project, services: Services, outside: Outside, tmp_path: Pat
 
 def test_install_query_checkout_and_agents_contact_nobody(victim, outside):
     said = victim.vmrag("install")
-    assert "do not count until you agree" in said.err
+    assert "ignoring untrusted settings" in said.err
     for _ in ("main", "pull-request"):
         assert victim.ask("query", "rest", "--collection", "handbook")["results"]
         assert victim.ask("query", "money", "--mode", "keyword")["results"][0]["doc_id"] == "bait"

@@ -405,7 +405,7 @@ def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(vict
 def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim, what):
     victim.check_out("settings", what)
     warned = victim.answers_from_before().err
-    assert re.search(r"embedding\.model_path \(line \d+\).* not count until you agree", warned)
+    assert re.search(r"untrusted settings? .*embedding\.model_path \(line \d+\)", warned)
     assert "vmrag trust" in warned
     assert victim.status()["state"] == "in_sync"
     victim.put("new.md", "Something new.")
@@ -414,7 +414,7 @@ def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim
 def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) -> None:
     """The command goes on without the remote of the file, and says so."""
     said = victim.run_quietly("--json", *command)
-    assert re.search(r"remote \(line \d+\) does not count until you agree", said.err), said
+    assert re.search(r"untrusted setting remote \(line \d+\)", said.err), said
     assert said.code == code, said
     assert remote not in said.out + said.err
 
@@ -447,7 +447,7 @@ def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
     does_not_count(victim, scene.filled(UNTRUSTED["doltlite over HTTP"]), "fetch")
     victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('settings', 'a model')}")
     victim.git("reset", "-q", "--hard", "contributor/main")
-    assert re.search(r"embedding\.model_path .* not count", victim.answers_from_before().err)
+    assert re.search(r"ignoring untrusted settings? .*embedding\.model_path", victim.answers_from_before().err)
 
 
 def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene):

@@ -479,5 +479,5 @@ def test_warnings_do_not_get_into_the_json(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\n  model_path: /somewhere\n")
     done = project.vmrag("list", "--json")
     require("list", done.json)
-    assert "embedding.model_path (line 3) does not count until you agree" in done.err
+    assert "untrusted setting embedding.model_path (line 3)" in done.err
     assert project.vmrag("list", "-q").err == ""

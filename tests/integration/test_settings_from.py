@@ -89,7 +89,7 @@ def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, 
     for name, key in KEYS.items():
         if key.needs_agreement and key.narrower is None:
             assert value(found.config, name) == value(trusted.config, name), name
-    assert found.warnings[0].endswith(f" here: what commit {base[:12]} says does (VMRAG_SETTINGS_FROM).")
+    assert found.warnings[0].endswith(f": those of commit {base[:12]} apply (VMRAG_SETTINGS_FROM)")
     assert "vmrag trust" not in found.warnings[0]
 
 
@@ -160,7 +160,7 @@ def test_settings_of_the_base_that_cannot_be_read_are_an_error(repo, monkeypatch
 def test_an_empty_variable_is_none(repo, monkeypatch):
     commit(repo, "hooks.on_dirty: commit\n")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", "")
-    assert "until you agree" in loaded(repo).warnings[0]
+    assert "ignoring untrusted setting" in loaded(repo).warnings[0]
 
 
 def test_agreeing_has_no_effect_there_and_says_so(repo, monkeypatch):

@@ -67,7 +67,7 @@ def test_a_change_is_asked_about_again_and_says_one_line_meanwhile(project):
     assert counting(project) == ("commit", "file:///srv/kb")
     said = project.vmrag("list").err
     assert said.count("\n") == 1
-    assert "remote (line 4) counts as you last agreed. To see and agree: vmrag trust" in said
+    assert "using the last trusted value of setting remote (line 4) of .vmrag.yaml; run 'vmrag trust'" in said
     project.vmrag("trust", code=1)
     project.vmrag("trust", "--yes")
     assert counting(project) == ("commit", "file:///srv/evil")
@@ -112,10 +112,10 @@ def test_an_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agree
     assert reins(project) == (True, "none", "", "block")
     said = project.vmrag("list").err
     assert said.count("\n") == 1
-    assert "mcp.read_only (gone) counts as you last agreed" in said
+    assert "the last trusted value of setting mcp.read_only (gone)" in said
     with terminal.opened(project) as ws:
         (said,) = ws.settings.section("llm", LlmSettings).warnings
-    assert "llm.provider (line 3) and llm.base_url (line 4) count as you last agreed" in said
+    assert "the last trusted value of settings llm.provider (line 3) and llm.base_url (line 4)" in said
     shown = project.vmrag("trust", code=1).out
     assert "llm.provider: openai   (now: none)" in shown
     assert "mcp.read_only: false   (now: true)" in shown
@@ -242,7 +242,7 @@ def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkey
     theirs.git("clone", "-q", str(theirs.top), str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     assert (
-        "hooks.on_dirty (line 2) does not count until you agree"
+        "untrusted setting hooks.on_dirty (line 2)"
         in clone.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").err
     )
     assert counting(clone)[0] == "warn"
@@ -286,7 +286,7 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
             theirs.git("-C", str(mine), "checkout", "-q", "v1")
     project = Project(mine)
     assert (
-        "hooks.on_dirty (line 2) does not count"
+        "untrusted setting hooks.on_dirty (line 2)"
         in project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").err
     )
     assert counting(project)[0] == "warn"
@@ -310,7 +310,7 @@ def test_status_says_once_what_does_not_count(project):
     stated(project, "index.keep_mb: 9\n")
     for arguments in (("status",), ("status", "--json")):
         done = project.vmrag(*arguments)
-        assert (done.out + done.err).count("does not count until you agree") == 1
+        assert (done.out + done.err).count("ignoring untrusted setting") == 1
 
 
 def test_what_is_missing_because_its_remote_is_not_trusted_gets_the_hint_that_helps(project):

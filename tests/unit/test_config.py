@@ -196,14 +196,14 @@ def test_what_nobody_agreed_to_does_not_count_and_one_line_names_the_command():
     loaded = cloned(STATED + "retrieval.k: 7\n")
     assert loaded.config == Config(retrieval=settings.RetrievalSettings(k=7))
     assert loaded.warnings == [
-        ".vmrag.yaml: remote (line 1) and hooks.on_dirty (line 2) do not count until you agree. To see and agree: vmrag trust"
+        "ignoring untrusted settings remote (line 1) and hooks.on_dirty (line 2) of .vmrag.yaml; run 'vmrag trust'"
     ]
 
 
 def test_the_line_stays_short_however_many_settings_a_file_states():
     loaded = cloned(STATED + "auto_pin: false\nindex.keep_mb: 9\nhooks.quiet: true\n")
     [line] = loaded.warnings
-    assert "remote (line 1), index.keep_mb (line 4) and 2 more settings do not count until you agree." in line
+    assert "untrusted settings remote (line 1), index.keep_mb (line 4) and 2 more settings of .vmrag.yaml" in line
 
 
 @pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_agreement])
@@ -270,7 +270,7 @@ def test_until_a_change_is_agreed_to_the_latest_agreement_counts_and_one_line_sa
     assert (loaded.config.remote, loaded.config.mcp.read_only) == ("file:///srv/kb", True)
     assert loaded.config.hooks.on_dirty == "commit"
     assert loaded.warnings == [
-        ".vmrag.yaml: remote (line 2) and mcp.read_only (gone) count as you last agreed. To see and agree: vmrag trust"
+        "using the last trusted value of settings remote (line 2) and mcp.read_only (gone) of .vmrag.yaml; run 'vmrag trust'"
     ]
 
 

@@ -203,10 +203,10 @@ def test_the_documents_that_the_program_names_are_there() -> None:
             assert (ROOT / named).exists(), f"{path.relative_to(ROOT)} names {named}"
 
 
-def test_every_test_that_shows_what_is_said_of_security_is_there() -> None:
+def test_attacks_page_names_existing_tests() -> None:
     """`…::name` is in the file that was named before it."""
     named = re.findall(
-        r"`(?:((?!tests/)[a-z0-9_/]+/\w+\.py)|…)(?:::(\w+))?`", (ROOT / "docs" / "security.md").read_text()
+        r"`(?:((?!tests/)[a-z0-9_/]+/\w+\.py)|…)(?:::(\w+))?`", (ROOT / "tests" / "attacks.md").read_text()
     )
     file = ""
     for path, test in named:

@@ -68,7 +68,7 @@ def test_a_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody
 def test_a_remote_of_settings_that_nobody_agreed_to_does_not_count(what):
     loaded = _settings(f"{SETTINGS}remote: '{filled(UNTRUSTED[what])}'\n".encode())
     assert loaded.config.remote == Config().remote
-    assert re.search(r"remote \(line 3\) does not count until you agree", loaded.warnings[0])
+    assert re.search(r"untrusted setting remote \(line 3\)", loaded.warnings[0])
     assert filled(UNTRUSTED[what]) not in loaded.warnings[0]
 
 
@@ -99,7 +99,7 @@ def test_settings_that_a_stranger_may_not_give_leave_the_default(what):
     usual = Config()
     assert (loaded.config.embedding.model_path, loaded.config.dolt) == (usual.embedding.model_path, usual.dolt)
     key = r"(embedding\.model_path|dolt\.(binary|server))"
-    assert re.search(rf"{key} \(line \d+\).* not count until you agree", loaded.warnings[0])
+    assert re.search(rf"untrusted settings? .*{key} \(line \d+\)", loaded.warnings[0])
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)

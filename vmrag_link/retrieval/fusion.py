@@ -86,7 +86,7 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     """
     by_vector = round(WHOLE * vector_weight)
     by_words = WHOLE - by_vector
-    weights = weigh_reaches([reach_of(part) for part in collections], by_vector)
+    weights = weigh_nearness([nearness_of(part) for part in collections], by_vector)
     scores: dict[int, int] = {}
     for each, (weight, whole) in zip(collections, weights, strict=True):
         nearest, wordiest = _largest(each.vectors), _largest(each.words)
@@ -98,7 +98,7 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     return scores
 
 
-class Reach(NamedTuple):
+class Nearness(NamedTuple):
     """How near the best chunks come to a question: `near` by vectors, and `share` by words, as a
     part of what no chunk can exceed.
     """
@@ -107,29 +107,31 @@ class Reach(NamedTuple):
     share: int
 
 
-def reach_of(part: Parts) -> Reach:
+def nearness_of(part: Parts) -> Nearness:
     """Return how near the best chunks of a collection come."""
     share = max(0, *part.words.values()) * _SHARES // part.most if part.words else 0
-    return Reach(max(0, *part.vectors.values()) if part.vectors else 0, share)
+    return Nearness(max(0, *part.vectors.values()) if part.vectors else 0, share)
 
 
-def reach_of_all(reaches: Iterable[Reach]) -> Reach:
+def nearness_of_all(nearnesses: Iterable[Nearness]) -> Nearness:
     """Return how near the best chunks of several collections come."""
-    near, shares = zip((0, 0), *reaches, strict=True)
-    return Reach(max(near), max(shares))
+    near, shares = zip((0, 0), *nearnesses, strict=True)
+    return Nearness(max(near), max(shares))
 
 
-def weigh_reaches(reaches: Sequence[Reach], by_vector: int) -> list[tuple[int, int]]:
+def weigh_nearness(nearnesses: Sequence[Nearness], by_vector: int) -> list[tuple[int, int]]:
     """How near each comes in relation to the best of all, as two numbers whose quotient it is: 1
     for a single one. `by_vector`: the weight of the vectors, of `WHOLE`.
     """
     by_words = WHOLE - by_vector
-    nearest, largest = reach_of_all(reaches)
+    nearest, largest = nearness_of_all(nearnesses)
     counted = by_vector * (nearest > 0) + by_words * (largest > 0)
     if not counted:
-        return [(1, 1)] * len(reaches)
+        return [(1, 1)] * len(nearnesses)
     whole = counted * (nearest or 1) * (largest or 1)
-    return [(by_vector * near * (largest or 1) + by_words * share * (nearest or 1), whole) for near, share in reaches]
+    return [
+        (by_vector * near * (largest or 1) + by_words * share * (nearest or 1), whole) for near, share in nearnesses
+    ]
 
 
 def by_share(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, int]:

@@ -16,7 +16,7 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import IndexedPiece, pieces_of
 from vmrag_link.retrieval import bm25, fusion
 from vmrag_link.retrieval.bm25 import WordScores
-from vmrag_link.retrieval.fusion import Parts, Ranking, Reach
+from vmrag_link.retrieval.fusion import Nearness, Parts, Ranking
 from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Ranked(NamedTuple):
 
     scores: Scores
     unit: float
-    reach: Reach
+    nearness: Nearness
 
 
 class Asked:
@@ -137,12 +137,12 @@ class Ranker:
         """At least the best `depth` chunks, if there are as many."""
         if mode == Mode.VECTOR:
             nearest = _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth)
-            return Ranked(nearest, UNIT, Reach(max(0, *nearest.values()) if nearest else 0, 0))
+            return Ranked(nearest, UNIT, Nearness(max(0, *nearest.values()) if nearest else 0, 0))
         if mode == Mode.KEYWORD:
             found = [(words[held.collection.name], asked.chosen(held)) for held in asked.collections]
             wordy = [(scores.best(depth, among), scores.most) for scores, among in found]
-            reach = fusion.reach_of_all(fusion.reach_of(Parts({}, scores, most)) for scores, most in wordy)
-            return Ranked(_best(fusion.by_share(wordy), depth), bm25.BILLION, reach)
+            nearness = fusion.nearness_of_all(fusion.nearness_of(Parts({}, scores, most)) for scores, most in wordy)
+            return Ranked(_best(fusion.by_share(wordy), depth), bm25.BILLION, nearness)
         parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
         scores = fusion.fuse(parts, self._ranking.vector_weight)
         highest = max(scores.values(), default=0)
@@ -159,7 +159,7 @@ class Ranker:
         }
         if of_text:
             scores |= self._records.promote_records(asked.text, of_text)
-        return Ranked(scores, fusion.UNIT, fusion.reach_of_all(map(fusion.reach_of, parts)))
+        return Ranked(scores, fusion.UNIT, fusion.nearness_of_all(map(fusion.nearness_of, parts)))
 
     @functools.cached_property
     def _records(self) -> RecordFinder:

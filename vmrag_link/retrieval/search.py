@@ -268,7 +268,7 @@ class Searcher:
         from vmrag_link.retrieval import kinds  # many repositories have one kind
 
         by_vector = round(fusion.WHOLE * self._ranking.vector_weight)
-        of_documents, of_code = fusion.weigh_reaches([documents.ranked.reach, code.ranked.reach], by_vector)
+        of_documents, of_code = fusion.weigh_nearness([documents.ranked.nearness, code.ranked.nearness], by_vector)
         defines = self._ranker.is_definition(code.asked, code.candidates[0].row)
         if defines or kinds.prefers_code(text, of_documents[0], of_code[0]):
             return kinds.alternate_kinds(code.candidates, documents.candidates)
