@@ -33,6 +33,10 @@ DOCUMENTS = {
     "plan.org": ("* Ferrets\nThe ferret sleeps in a hammock.\n", "ferret hammock"),
     "README.md.erb": ("# Stoats\n\nThe stoat turns white in <%= month %>.\n", "stoat turns white"),
     "guide/polecat.textile": ("h1. Polecats\n\nThe polecat smells of musk.\n", "polecat musk"),
+    "api/animals.yaml": (
+        "# Licence\nopenapi: 3.1.0\npaths:\n  /lynxes:\n    get:\n      summary: List sleepy lynxes\n",
+        "list sleepy lynxes",
+    ),
     "NEWS": ("Version 2: the marten climbs pines.\n", "marten climbs pines"),
 }
 CODE = {
@@ -54,6 +58,7 @@ OTHERS = {
     "theme/dark.css": "b {}\n",
     "Dockerfile": "FROM scratch\n",
     "ci/jobs.yml": "jobs: [test]\n",
+    "deploy/values.yaml": "image:\n  openapi: 3\n",
     "data.json": "{}\n",
     "LICENSE": "Do as you like.\n",
     "lib/libheron.so.1": "not a manual\n",
@@ -84,7 +89,7 @@ def test_init_proposes_each_kind_and_counts_the_rest(project):
     files = files_of(report)
     assert sum(files["docs"].values()) == len(DOCUMENTS)
     assert sum(files["code"].values()) == len(CODE)
-    assert report["uncovered"] == {".css": 2, "Dockerfile": 1, ".yml": 1, ".json": 1, "LICENSE": 1, ".1": 1}
+    assert report["uncovered"] == {".css": 2, "Dockerfile": 1, ".yml": 1, ".yaml": 1, ".json": 1, "LICENSE": 1, ".1": 1}
     assert report["needs_extra"] == ""
     project.git("commit", "-qm", "set up")
     sources = project.ask("sources")

@@ -85,6 +85,27 @@ def test_man_pages_are_proposed_by_folder_or_content():
     assert propose("src/tool.1", "src/libx.so.1", tool=MAN) == {"docs": ("src/tool.1",)}
 
 
+def test_descriptions_of_apis_are_proposed_by_name_folder_or_path():
+    api = b"openapi: 3.1.0\n"
+    assert propose("api/v1.yaml", "ci.yaml", v1=api) == {"docs": ("api/v1.yaml",)}
+    assert propose("a/openapi.yml", "b/openapi.yml", "b/c.yml", openapi=api) == {"docs": ("**/openapi.yml",)}
+    assert propose("api/v1.yaml", "api/v2.yaml", "ci.yaml", v1=api, v2=api) == {"docs": ("api/*.yaml",)}
+    assert propose("api/v1.yaml", "api/v2.yaml", v1=api) == {"docs": ("api/v1.yaml",)}
+
+
+def test_files_whose_beginnings_are_read_are_few_and_likely_ones_first():
+    paths = [f"chart{number}/values.yaml" for number in range(2000)] + ["x/y/z-openapi.yaml"]
+    read: list[str] = []
+
+    def beginnings(asked):
+        read.extend(asked)
+        return {path: b"openapi: 3.1.0\n" for path in asked if path.startswith("x/")}
+
+    (docs,) = proposal.propose(paths, beginnings)
+    assert docs.paths == ("x/y/z-openapi.yaml",)
+    assert len(read) <= 500
+
+
 def test_scripts_without_ending_are_proposed_by_folder_or_path():
     assert propose("bin/a", "bin/b", "bin/c.sh", a=SCRIPT, b=SCRIPT) == {"code": ("**/*.sh", "bin/*")}
     assert propose("bin/a", "bin/b", "bin/LICENSE", a=SCRIPT, b=SCRIPT) == {"code": ("bin/a", "bin/b")}

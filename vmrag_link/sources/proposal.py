@@ -171,7 +171,7 @@ def _role_of_ending(ending: str) -> tuple[_Role, str]:
     role: _Role = "document"
     if rules.flaw_of_kind(name, "document", by_hand=True):
         role = "" if known else _role_of_language(languages.language_of(name))
-    elif ending.isdecimal() or (known and known.file_type == "man"):
+    elif known and known.file_type == "man":
         role = "man"
     elif known and known.file_type in _DATA:
         role = "api"

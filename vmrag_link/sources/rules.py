@@ -67,7 +67,7 @@ def can_read(path: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _flaw_of_format(suffix: str) -> str:
-    plain = suffix in _PLAIN_SUFFIXES or suffix[1:].isdecimal()  # a number is a section of manuals
+    plain = suffix in _PLAIN_SUFFIXES
     found = formats.by_suffix(f"x{suffix}") if plain else formats.find_built_in(f"x{suffix}")
     if found is None:
         return "" if plain else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
