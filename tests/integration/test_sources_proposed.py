@@ -138,3 +138,15 @@ def test_code_that_lines_cut_is_read_without_grammars(project, monkeypatch):
     assert (shown["uncovered"][".py"], shown["needs_extra"]) == (1, languages.EXTRA_HINT)
     assert [row["unavailable"] for row in shown["sources"]] == ["", "", ""]
     assert languages.EXTRA_HINT in project.vmrag("sources").out
+
+
+def test_init_names_the_missing_extra_if_nothing_else_can_be_read(project, monkeypatch):
+    project.git("rm", "-qr", ".")
+    project.commit("python", **{"lib/owl.py": "def hoot(): ...\n"})
+    monkeypatch.setattr(languages, "problem", lambda: "no grammar is installed")
+    assert f"1 *.py: not covered\nhint: to read the code among these files: {languages.EXTRA_HINT}\n" in (
+        project.vmrag("init").out
+    )
+    error = project.vmrag("init", "--json", code=2).error
+    assert (error["code"], error["hint"]) == ("ALREADY_INITIALIZED", f"{languages.EXTRA_HINT}, then: vmrag init")
+    assert "needs_extra" in project.ask("sources")

@@ -110,7 +110,7 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
         without = f", without {' '.join(source.exclude)}" if source.exclude else ""
         yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)}){without}"
     yield from _describe_notes(report)
-    if report.sources:
+    if report.sources or report.needs_extra:
         yield from describe_uncovered(report.uncovered, report.needs_extra, most=_SHOWN_ENDINGS)
     if report.written and not (report.sources or report.notes) and not report.staged:
         yield f"Wrote {CONFIG_NAME}"
@@ -157,6 +157,11 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
         return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version exist already.", hint="vmrag sync")
     if any(not source.write for source in ws.config.sources):
         return AlreadyInitialized(f"{CONFIG_NAME} has sources already.", hint="vmrag sources")
+    if report.needs_extra:
+        return AlreadyInitialized(
+            f"{CONFIG_NAME} exists, and the extra 'code' is missing to read the files that git tracks.",
+            hint=f"{report.needs_extra}, then: vmrag init",
+        )
     untracked = f"; {plural(report.untracked, 'untracked file')} can be documents" if report.untracked else ""
     return AlreadyInitialized(
         f"{CONFIG_NAME} exists, and git tracks no file that can be a document{untracked}.",
