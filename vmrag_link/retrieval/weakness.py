@@ -9,8 +9,7 @@ rare as the rarest one of the question, which may be in no text. Neither changes
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from vmrag_link.index import keywords
 from vmrag_link.retrieval.query import FIRST_HITS, Hit
@@ -45,12 +44,22 @@ def shares_rare_word(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: in
     weights = {term: math.log1p((texts - count + 0.5) / (count + 0.5)) for term, count in holding.items()}
     least = _RARE * max(weights.values(), default=0)
     rare = {term for term, weight in weights.items() if weight >= least}
-    return not rare or not rare.isdisjoint(_terms_of(hit))
+    terms = _terms_of(hit)
+    return not rare or any(_holds_word(terms, word) for word in rare)
+
+
+def _holds_word(terms: Collection[tuple[str, ...]], word: tuple[str, ...]) -> bool:
+    """Return whether a word or a compound with it is among the terms of a hit."""
+    if word in terms:
+        return True
+    part = [term.encode() for term in word]
+    alone = (term.encode() for term, *others in terms if not others)
+    return keywords.is_part(part) and any(keywords.is_compound(term, part[0]) for term in alone)
 
 
 def _terms_of(hit: Hit) -> set[tuple[str, ...]]:
     about = " ".join([hit.doc_id, *(str(hit.metadata.get(key, "")) for key in ("title", "symbol"))])
     text = f"{hit.text} {about}"
-    words = {*re.findall(r"\w+", text.lower()), *keywords.parts(text).lower().split()}
+    words = {*keywords.split_words(text), *keywords.parts(text).lower().split()}
     words |= {part for word in words if "_" in word for part in word.split("_") if part}
     return set(map(tuple, keywords.terms_of(words)))

@@ -11,8 +11,9 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link.embedding import registry
+from vmrag_link.index import keywords
 from vmrag_link.retrieval.query import FIRST_HITS, Hit
-from vmrag_link.retrieval.weakness import WEAK, worth_reading
+from vmrag_link.retrieval.weakness import WEAK, shares_rare_word, worth_reading
 from vmrag_mcp.options import Chosen
 
 pytestmark = pytest.mark.hooks("off")
@@ -113,3 +114,19 @@ def test_hits_far_below_best_are_not_worth_reading():
     even = [Hit(rank, "docs", f"{rank}", 0, 1, 0.7, "", "", {}) for rank in range(1, 9)]
     assert len(worth_reading(even)) == 8
     assert worth_reading([]) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "shares"),
+    [
+        ("Scheinwerfer", "Der Rückfahrscheinwerfer ist defekt.", True),
+        ("Scheinwerfer", "Der Schein wirft Schatten.", False),
+        ("蓄電池", "停電の後は蓄電池を点検", True),
+        ("蓄電池", "停電の後は点検", False),
+        ("cafe\u0301", "Das CAFÉ", True),
+    ],
+)
+def test_hit_shares_rare_word_in_any_language(query, text, shares):
+    hit = Hit(1, "docs", "a.md", 0, 1, 1.0, text, "", {})
+    holding = {tuple(terms): 1 for terms in keywords.terms(query)}
+    assert shares_rare_word(hit, holding, 100) is shares
