@@ -377,6 +377,34 @@ def test_a_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
         assert [hit.doc_id for hit in kb.search(path, "owl stone night", k=2, ranking=ranking)] == alone
 
 
+@pytest.mark.parametrize(
+    ("model", "question", "share"),
+    [
+        ("default", "where is the rain", 0.4),
+        ("default", "wo ist der rain", 0.2),
+        ("default", "雨 rain", 0.2),
+        ("hash", "wo ist der rain", 0.4),
+    ],
+)
+def test_vectors_count_half_for_a_language_that_the_model_does_not_know(kb, model, question, share):
+    documents = [
+        doc("a", "rain owl"),
+        doc("b", "where the rain falls"),
+        doc("c", "der rain ist wo"),
+        doc("d", "雨 river"),
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection(model=model)])).path
+
+    def shares(mode: Mode) -> dict[str, float]:
+        scores = {hit.doc_id: hit.score for hit in kb.search(path, question, k=4, mode=mode)}
+        return {name: score / max(scores.values()) for name, score in scores.items()}
+
+    words, vectors = shares(Mode.KEYWORD), shares(Mode.VECTOR)
+    for hit in kb.search(path, question, k=4):
+        expected = share * vectors[hit.doc_id] + (1 - share) * words.get(hit.doc_id, 0)
+        assert hit.score == pytest.approx(expected, abs=1e-4)
+
+
 # -- filters ---------------------------------------------------------------------------------------
 
 

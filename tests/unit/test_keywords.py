@@ -54,3 +54,24 @@ def test_a_query_has_so_many_words_and_none_without_end():
 def test_find_terms_returns_terms_of_each_word_in_order():
     assert keywords.find_terms(["Owls", "?!", "b\u201ca", ""]) == [[b"owl"], [], [b"b", b"a"], []]
     assert keywords.find_terms([]) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "english"),
+    [
+        ("send_task", True),
+        ("How do I set up the café", True),
+        ("…report a bug in beets?", True),
+        ("RPC result backend", True),
+        ("", True),
+        ("Wie sichere ich die Datenbank", False),
+        ("Papierkorb leeren", True),
+        ("Papierkorb für Einträge", False),
+        ("Eintra\u0308ge", False),
+        ("comment configurer le serveur", False),
+        ("設定を変更", False),
+        ("Vue 컴포넌트", False),
+    ],
+)
+def test_query_is_english_if_no_word_shows_another_language(query, english):
+    assert keywords.is_english(query) is english

@@ -51,6 +51,9 @@ class Model(Protocol):
         """Whether every machine makes the same vector of a text, as the index stores it."""
         return self.local
 
+    english: bool = False
+    """Whether it was trained for English, so words tell more about other languages."""
+
     unrelated: float | None = None
     """The cosine that the best hits of an unrelated question rarely reach (`retrieval.weakness`).
     None: nobody has measured it.

@@ -79,6 +79,7 @@ class StaticModel(Model):
 
     name = "default"
     dimensions = 256
+    english = True
     unrelated = 0.3
     window = None
     fingerprint = f"wordllama-l2-supercat-256-i8 {TABLE_SHA256[:16]} {TOKENIZER_SHA256[:16]} sum unit v2"
@@ -274,6 +275,7 @@ class MiniLmModel(Model):
 
     name = "minilm"
     dimensions = 384
+    english = True
     exact = False
     window = 1000  # English needs 4 to 5 characters a token
     fingerprint = f"all-minilm-l6-v2-int8 {MINILM_WEIGHTS_SHA256[:16]} {MINILM_TOKENIZER_SHA256[:16]} mean unit v1"

@@ -64,6 +64,18 @@ IRREGULAR = {form: base for base, *forms in map(str.split, _FORMS.split(",")) fo
 """The base of irregular English forms."""
 
 
+# Words of German, French, Spanish, Portuguese, Italian and Dutch questions that English ones lack.
+_FOREIGN_WORDS = frozenset(
+    (
+        "aber auf aus bei beim das dem den der des ein eine einem einen einer ist kann mit nach nicht oder und vom von warum "
+        "welche welcher wenn werden wie wird wo zum zur au aux avec dans du est et le les ne ou par pas quand quel quelle qui "
+        "sur une como cual cuando del donde el la las los para por que se sin una da dos em os ao sem um uma che dei della di "
+        "il gli nel quando senza sono bij de een het hoe met niet op van voor wat zijn"
+    ).split()
+)
+# "in" is also German, and "do" is also Portuguese.
+_ENGLISH_WORDS = STOP_WORDS - frozenset("a also an as do has in me no on so was will".split())
+
 SHORTEST_PART, LEAST_REST = 4, 3
 """Letters of a stem that finds compounds (`Scheinwerfer` finds `Rückfahrscheinwerfer`), and bytes
 that a compound has more.
@@ -107,6 +119,15 @@ def split_words(text: str) -> Sequence[str]:
     for word in re.findall(r"(?:\w|[^\x00-\x7f])+", text):
         found += [word.lower()] if word.isascii() else letters.list_written(word)
     return found
+
+
+def is_english(query: str) -> bool:
+    """Return whether a query may be English: it has no word or letter of another language, or an
+    English stop word.
+    """
+    words = set(re.findall("(?:\\w|[\u0300-\u036f])+", query.lower()))
+    may_be = words.isdisjoint(_FOREIGN_WORDS) and all(map(str.isascii, words))
+    return may_be or not words.isdisjoint(_ENGLISH_WORDS)
 
 
 def is_compound(term: bytes, part: bytes) -> bool:

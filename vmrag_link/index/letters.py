@@ -61,13 +61,13 @@ def _find_words(folded: str) -> Iterator[tuple[int, int]]:
 
 def locate_words(text: str) -> list[tuple[int, int, str]]:
     """Return the words of `split_words`, each with its first character in the text and its end."""
-    folded, places = fold(text), _places(text)
+    folded, places = fold(text), _find_origins(text)
     return [
         (places[start], max(places[end], places[end - 1] + 1), folded[start:end]) for start, end in _find_words(folded)
     ]
 
 
-def _places(text: str) -> list[int]:
+def _find_origins(text: str) -> list[int]:
     """Return for each character of the folded text which character of the text it begins in, and
     the length of the text.
     """

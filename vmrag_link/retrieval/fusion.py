@@ -38,7 +38,8 @@ _USUAL = RetrievalSettings()
 class Ranking(Record, frozen=True):
     """How chunks are ranked: settings of the section `retrieval`.
 
-    `vector_weight`: the share of the vectors in a hybrid score; the words have the rest.
+    `vector_weight`: the share of the vectors in a hybrid score; the words have the rest. For
+    questions in other languages than English, an English model has half of it.
     `document_weight`: how much of its document's BM25 a chunk's own gets. `per_document`: at most
     so many chunks of one document in an answer; 0: any number.
     """

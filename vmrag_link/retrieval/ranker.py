@@ -144,7 +144,7 @@ class Ranker:
             nearness = fusion.nearness_of_all(fusion.nearness_of(Parts({}, scores, most)) for scores, most in wordy)
             return Ranked(_best(fusion.by_share(wordy), depth), bm25.BILLION, nearness)
         parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
-        scores = fusion.fuse(parts, self._ranking.vector_weight)
+        scores = fusion.fuse(parts, self._vector_weight(asked))
         highest = max(scores.values(), default=0)
         for held, part in zip(asked.collections, parts, strict=True):
             if held.collection.is_code:
@@ -170,6 +170,14 @@ class Ranker:
     def is_definition(self, asked: Asked, row: int) -> bool:
         """Return whether a name is the question, and this piece of code declares it."""
         return asked.of_code.is_name and asked.of_code.declared(self._piece(row)) > 0
+
+    def _vector_weight(self, asked: Asked) -> float:
+        """Return the share of the vectors, which is half for languages that the models lack."""
+        weight = self._ranking.vector_weight
+        if keywords.is_english(asked.text):
+            return weight
+        is_english = all(self._query_vectors.stored_with(held).english for held in asked.collections)
+        return weight / 2 if is_english else weight
 
     def _piece(self, row: int) -> RankedPiece:
         from vmrag_link.retrieval.code_ranking import RankedPiece
