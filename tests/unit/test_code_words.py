@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from vmrag_link.index import flat_files
 from vmrag_link.index.postings import CODE_FIELDS, NAMES, BlockWriter, Holding, Postings
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import Collection
+from vmrag_link.models import SOURCE, Chunking, Collection
 from vmrag_link.retrieval import bm25
 from vmrag_link.retrieval.array_scores import ArrayScores
 from vmrag_link.retrieval.bm25 import BILLION, WordScores
 
+CODE = Collection("code", kind=SOURCE, chunking=Chunking("code"))
 Chunk = tuple[str, str, str]
 Page = list[Chunk]
 
@@ -48,7 +49,7 @@ class Code:
             self.tokens += counts
 
     def scores(self, by: type[WordScores] = WordScores, weight: float = 0.6) -> WordScores:
-        held = IndexedCollection(Collection("code"), len(self._pages), len(self.rows), sum(self.tokens))
+        held = IndexedCollection(CODE, len(self._pages), len(self.rows), sum(self.tokens))
         words = [self._holdings(word.split("_")) for word in WORDS]
         return bm25.scores(held, words, self._numbers, document_weight=weight, by=by)
 
@@ -76,8 +77,8 @@ def test_score_is_that_of_two_fields(pages):
         weight = math.log(1 + (len(chunks) + 8 - holding + 0.5) / (holding + 0.5))
         for number, (others, names) in enumerate(often):
             norm = 0.25 + 0.75 * code.tokens[number] * len(chunks) / (sum(code.tokens) or 1)
-            weighted = 6 * names + others / norm
-            expected[number] += weight * 2.2 * weighted / (weighted + 1.2)
+            weighted = 6.3 * names + others / norm
+            expected[number] += weight * 2.8 * weighted / (weighted + 1.8)
     scores = code.scores(weight=0.0)
     assert [scores.of(row) for row in code.rows] == [pytest.approx(score * BILLION, abs=2) for score in expected]
 

@@ -29,9 +29,12 @@ from vmrag_link.models import Record
 
 K1, B = 1.2, 0.75
 
-NAME = 5.0
-"""How much a word among the names that a chunk declares adds to its frequency, in a chunk whose
-`Corpus.factors` give the norm 1. So it counts as six words of a chunk of mean length.
+CODE_K1 = 1.8
+"""Of chunks of code: a word that a function has often says more of it."""
+
+NAME = 3.5
+"""How much a word among the names that a chunk declares adds to its frequency, for a norm of 1
+(`Corpus.factors`). In a chunk of mean length the norm is `CODE_K1`, so it counts as 6.3 words.
 """
 
 PRIOR_TEXTS = 8
@@ -45,10 +48,14 @@ _EXACT = decimal.Context(prec=25)
 
 
 class Corpus(Record, frozen=True):
-    """The texts of one kind in a collection: how many they are, and their tokens together."""
+    """The texts of one kind in a collection: how many they are, and their tokens together.
+
+    `k1`: the higher, the more a repeated word adds.
+    """
 
     texts: int
     tokens: int
+    k1: float = K1
 
     def idf(self, holding: int) -> float:
         """Inverse document frequency of a word that `holding` of the texts hold.
@@ -63,7 +70,8 @@ class Corpus(Record, frozen=True):
         """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the
         score of a text, `gain * frequency / (frequency + norm)`. `norm` is `base + slope * tokens`.
         """
-        return self.idf(holding) * (K1 + 1), K1 * (1 - B), K1 * B * self.texts / (self.tokens or 1)
+        k1 = self.k1
+        return self.idf(holding) * (k1 + 1), k1 * (1 - B), k1 * B * self.texts / (self.tokens or 1)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -169,5 +177,6 @@ def scores(
 ) -> WordScores:
     """Return the scores of a collection's chunks. `words`: for each word the chunks with it."""
     scores = by(numbers, document_weight)
-    scores.add(words, Corpus(held.chunks, held.tokens), Corpus(held.documents, held.tokens))
+    k1 = CODE_K1 if held.collection.is_code else K1
+    scores.add(words, Corpus(held.chunks, held.tokens, k1), Corpus(held.documents, held.tokens))
     return scores

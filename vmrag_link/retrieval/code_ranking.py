@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from vmrag_link.index import keywords
 from vmrag_link.models import IndexedPiece
+from vmrag_link.retrieval import code_aside
+from vmrag_link.retrieval.code_aside import WHOLE
 from vmrag_link.retrieval.narrowing import dotted
-
-WHOLE = 1000
 
 DECLARED, MENTIONED = 3000, 400
 """Of a piece that declares the name that is the whole question, or one within a longer question."""
@@ -45,42 +45,23 @@ ANOTHER, MOST_TIMES = 750, 3
 and all others least.
 """
 
-ASIDE, STUB = 300, 700
-"""Factors of files that few ask for: tests, examples, what is outdated or made by programs; and of
-declarations for a compiler.
-"""
-
 _SHORTEST, _SHORTEST_PREFIX = 3, 5
 """Of words that are compared with names."""
+
+_MOST_JOINED, _SHORTEST_JOINED, _LONGEST_JOINED = 32, 2, 40
+"""Words of a question that are joined, and letters of one of them, and of two together."""
 
 _WORD = re.compile(r"\w+")
 _NAME = r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[\w$~]+)*"
 _WRITTEN_AS_NAME = r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|_|::|->|[.#\\]\w"
-_DECLARING = frozenset(
-    (
-        "class const def enum fn fun func function impl interface macro method module namespace object protocol record "
-        "struct trait type typedef union"
-    ).split()
-)
-
-_TESTS = (
-    r"(?:^|/)(?:tests?|__tests__|specs?|testing|testdata|e2e|fixtures?)/"
-    r"|(?:^|/)(?:test_[^/]*|conftest|[^/]*[_.-](?:test|tests|spec|specs))\.\w+$"
-    r"|(?:Test|Tests|TestCase|Spec|Suite)\.(?:java|kt|kts|scala|swift|cs|php|groovy)$"
-)
-_EXAMPLES = r"(?:^|/)(?:_?examples?|docs?_src|samples?|demos?|bench|benchmarks?)/"
-_OUTDATED = r"(?:^|/)_?(?:compat|legacy|deprecated)[/.]"
-_MADE = r"(?:^|/)(?:vendor|third_party|node_modules|generated|dist)/|\.min\.js$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
-_STUBS = r"\.d\.[cm]?ts$|\.pyi$"
-
-_LOWER = (
-    (_TESTS, r"(?i)\btest|\bspec", ASIDE),
-    (_EXAMPLES, r"(?i)\bexample|\bsample|\bdemo|\bbench", ASIDE),
-    (_OUTDATED, r"(?i)compat|legacy|deprecat", ASIDE),
-    (_MADE, r"(?i)generated|vendor|third.party", ASIDE),
-    (_STUBS, r"(?i)\bstub", STUB),
-)
-"""Patterns of files, of questions that ask for them, and the factor without such a question."""
+_FUNCTIONS = frozenset(("function", "method", "property"))
+_TYPES = frozenset("class enum interface object protocol record struct trait type union".split())
+_DECLARING: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys("def fn fun func function method".split(), _FUNCTIONS),
+    **dict.fromkeys(_TYPES, _TYPES),
+    **dict.fromkeys("const impl macro module namespace typedef".split(), frozenset()),
+}
+"""Words before a name, and the kinds of symbols that they mean; none: any kind."""
 
 
 class RankedPiece(NamedTuple):
@@ -107,18 +88,18 @@ class CodeQuestion:
     # A question about collections without code needs no patterns, which take long to compile.
 
     @cached_property
-    def _found_names(self) -> tuple[list[tuple[str, ...]], bool]:
+    def _found_names(self) -> _FoundNames:
         return _names(self._text)
 
     @property
     def names(self) -> list[tuple[str, ...]]:
         """The dotted names in the question, in parts."""
-        return self._found_names[0]
+        return self._found_names.names
 
     @property
     def is_name(self) -> bool:
         """Whether the question is a name and nothing else."""
-        return self._found_names[1]
+        return self._found_names.is_name
 
     @cached_property
     def _named(self) -> frozenset[tuple[str, ...]]:
@@ -133,30 +114,32 @@ class CodeQuestion:
         return sorted({len(name) for name in self.names})
 
     @cached_property
-    def _aside(self) -> list[tuple[re.Pattern[str], int]]:
-        if self._of_paths:
-            return []
-        return [(re.compile(path), less) for path, asked, less in _LOWER if not re.search(asked, self._text)]
+    def _aside(self) -> Sequence[tuple[re.Pattern[str], int]]:
+        return () if self._of_paths else code_aside.files_aside(self._text)
 
     def terms(self, text: str) -> list[list[str]]:
-        """The words of the question, and the parts of those that are written as one."""
+        """The words of the question, the parts of those that are written as one, and each two words
+        that code may write as one (`time zone`).
+        """
         found = keywords.words(text)
         parts = [each for each in keywords.parts(text).lower().split() if each not in keywords.STOP_WORDS]
         more = [part for word in found if "_" in word for part in word.split("_") if part]
-        asked = [*dict.fromkeys((*found, *parts, *more))][: keywords.MOST_WORDS]
+        asked = [*dict.fromkeys((*found, *parts, *more, *_joined(text)))][: keywords.MOST_WORDS]
         unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.terms_of(asked)))
         return [list(each) for each in unique]
 
     def declared(self, piece: RankedPiece) -> int:
         """What the piece has for declaring a name that is asked for."""
-        most = 0
-        for symbol, *_ in piece.piece.declared if self.names else ():
+        most, kinds = 0, self._found_names.kinds
+        for symbol, kind, *_ in piece.piece.declared if self.names else ():
             has = tuple(symbol.split("."))
             ends = [has[-number:] for number in self._parts if number <= len(has)]
             share = DECLARED if self.is_name else MENTIONED
             if self._named.isdisjoint(ends):
                 if self._named_alike.isdisjoint(map(_in_small_letters, ends)):
                     continue
+                share //= 2
+            if kinds and kind not in kinds:
                 share //= 2
             most = max(most, share * OUTERMOST // WHOLE if len(has) == 1 else share)
         return most
@@ -176,9 +159,11 @@ class CodeQuestion:
                 longest += 1
         return VERBATIM * longest // len(self._said) if longest >= FEWEST else 0
 
-    def less(self, path: str) -> int:
-        """The factor of a file, in thousandths."""
+    def less(self, path: str, text: str = "", head: str = "") -> int:
+        """The factor of a piece with this text, in thousandths. Its file begins with `head`."""
         factor = WHOLE
+        if not self._of_paths and (code_aside.is_generated(head) or code_aside.is_data(text)):
+            factor = code_aside.ASIDE
         for aside, less in self._aside:
             if aside.search(path):
                 factor = factor * less // WHOLE
@@ -217,13 +202,14 @@ def ranked(
     pieces = {row: piece_of(row) for row in scores}
     shares = _shares(scores, question, pieces)
     declared = {row: question.declared(piece) for row, piece in pieces.items()}
-    texts = texts_of(scores) if question.may_be_said else {}
-    said = {row: question.said(text) for row, text in texts.items()}
-    gained = {
-        row: max(0, WHOLE * score + best * (shares[row] + declared[row] + said.get(row, 0)))
-        * question.less(pieces[row].path)
-        for row, score in scores.items()
-    }
+    firsts = {row: row - piece.number for row, piece in pieces.items()}
+    texts = texts_of({*scores, *firsts.values()})
+    gained: dict[int, int] = {}
+    for row, score in scores.items():
+        said = question.said(texts[row]) if question.may_be_said else 0
+        text, head = ("", "") if declared[row] else (texts[row], texts[firsts[row]])
+        gain = WHOLE * score + best * (shares[row] + declared[row] + said)
+        gained[row] = max(0, gain) * question.less(pieces[row].path, text, head)
     spread = _spread(gained, pieces)
     most = max(spread.values())
     if question.is_name and any(declared.values()):
@@ -280,15 +266,35 @@ def _spread(scores: Mapping[int, int], pieces: Mapping[int, RankedPiece]) -> dic
     return spread
 
 
-def _names(text: str) -> tuple[list[tuple[str, ...]], bool]:
-    """The names in a question, in parts, and whether it is one: `Mount.match`, `class Mount`."""
-    words = text.strip().rstrip("()").strip("`'\"").split()
+class _FoundNames(NamedTuple):
+    """The names in a question, in parts, and whether it is one: `Mount.match`, `class Mount`.
+
+    `kinds`: those of the symbol that it means; empty: any kind.
+    """
+
+    names: list[tuple[str, ...]]
+    is_name: bool
+    kinds: frozenset[str] = frozenset()
+
+
+def _names(text: str) -> _FoundNames:
+    words, kinds = text.strip().rstrip("()").strip("`'\"").split(), frozenset[str]()
     if len(words) == 2 and words[0].lower() in _DECLARING:  # noqa: PLR2004  the word and the name
-        del words[0]
+        kinds = _DECLARING[words.pop(0).lower()]
     if len(words) == 1 and re.fullmatch(_NAME, words[0]):
-        return [_in_parts(words[0])], True
+        return _FoundNames([_in_parts(words[0])], is_name=True, kinds=kinds)
     found = dict.fromkeys(each for each in re.findall(_NAME, text) if re.search(_WRITTEN_AS_NAME, each))
-    return [_in_parts(each) for each in itertools.islice(found, keywords.MOST_WORDS)], False
+    return _FoundNames([_in_parts(each) for each in itertools.islice(found, keywords.MOST_WORDS)], is_name=False)
+
+
+def _joined(text: str) -> list[str]:
+    """Return each two words that follow each other, as one word."""
+    words = _WORD.findall(text.lower())[:_MOST_JOINED]
+    return [
+        first + second
+        for first, second in itertools.pairwise(words)
+        if min(len(first), len(second)) >= _SHORTEST_JOINED and len(first + second) <= _LONGEST_JOINED
+    ]
 
 
 def _in_small_letters(name: Iterable[str]) -> tuple[str, ...]:

@@ -72,12 +72,13 @@ _SHARES = 10**9
 
 class Parts(Record, frozen=True):
     """The scores of the same chunks of one collection, by vectors and by words; `most`: as
-    `WordScores.most`.
+    `WordScores.most`. `vector_share`: how much the vectors weigh, as a part of their usual weight.
     """
 
     vectors: Mapping[int, int]
     words: Mapping[int, int]
     most: int
+    vector_share: int = WHOLE
 
 
 def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
@@ -91,9 +92,10 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     scores: dict[int, int] = {}
     for each, (weight, whole) in zip(collections, weights, strict=True):
         nearest, wordiest = _largest(each.vectors), _largest(each.words)
-        unit = WHOLE * nearest * wordiest * whole
+        unit, near_weight = WHOLE * nearest * wordiest * whole, by_vector * each.vector_share // WHOLE
+        word_weight = WHOLE - near_weight
         scores |= {
-            row: UNIT * weight * (by_vector * near * wordiest + by_words * each.words[row] * nearest) // unit
+            row: UNIT * weight * (near_weight * near * wordiest + word_weight * each.words[row] * nearest) // unit
             for row, near in each.vectors.items()
         }
     return scores

@@ -36,6 +36,9 @@ MOST_RECORDS = 20
 MOST_NAMED = 1_000
 """How many pieces of code with a name are looked at for one that declares it."""
 
+CODE_VECTORS = 750
+"""What vectors weigh for code, in thousandths of their weight for documents."""
+
 UNIT = flat_files.SCALE**2
 """The score of two equal unit vectors."""
 
@@ -200,7 +203,8 @@ class Ranker:
         if further:
             scores = self.exact(held).scores_of(self._query_vectors.of(held, asked.text), further)
             near |= zip(further, scores, strict=True)
-        return Parts(near, wordy | {row: words.of(row) for row in near.keys() - wordy.keys()}, words.most)
+        share = CODE_VECTORS if held.collection.is_code else fusion.WHOLE
+        return Parts(near, wordy | {row: words.of(row) for row in near.keys() - wordy.keys()}, words.most, share)
 
     def _by_vector(self, asked: Asked, held: IndexedCollection, depth: int) -> Scores:
         """The best `depth` chunks of a collection by vectors, and all ties with the last."""
