@@ -147,7 +147,7 @@ def test_golden_queries_accept_paths_and_keep_recorded_names(project):
 
 def test_report_and_compared_answers_print_paths(project):
     commit(project, "ask", **{".vmrag/queries.yaml": "queries:\n  - query: thirty\n    first: docs/docs/config.rst\n"})
-    commit(project, "less", **{"docs/config.rst": "Config\n"})
+    commit(project, "less", **{"docs/config.rst": "Config\n", "README.md": "# Top\n\nthirty\n"})
     report = project.vmrag("report", "HEAD~1").out
     assert "docs/config.rst is not the first" in report
     assert " M  docs/config.rst (file)" in report

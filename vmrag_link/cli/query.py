@@ -106,6 +106,8 @@ def command(
     of the best scores of this query, 1 for the best by words and by meaning. vector: nearly the
     cosine. keyword: BM25 of its own words and, weighted, of its document's.
 
+    If documents and code answer, each kind is a group. --json has one list, with 'kind'.
+
     TEXT may narrow itself: 'path:src/auth lang:python symbol:Session kind:code how it expires' asks
     as --path, --lang, --symbol and --kind do. What is in double quotes is words.
     """

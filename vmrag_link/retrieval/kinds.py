@@ -16,7 +16,8 @@ _FIRST_TURNS = (0, 1, 0, 1, 0, 1)
 _TURNS = (0, 0, 1)
 """The list from which each result comes: 0 is that of the kind that begins."""
 
-_WHOLE, _QUESTION, _ABOUT_CODE = 10, 20, 12
+_PLAIN, _QUESTION = 10, 20
+_CODE, _ABOUT_CODE = 11, 13
 """Factors of documents for a question as people write it, and of code for words about code."""
 
 _ASKING = re.compile(
@@ -36,8 +37,8 @@ T = TypeVar("T")
 
 def prefers_code(text: str, documents: float, code: float) -> bool:
     """Return whether code begins. `documents`, `code`: how near the best of each kind come."""
-    document_factor = _QUESTION if _ASKING.match(text) else _WHOLE
-    code_factor = _ABOUT_CODE if _OF_CODE.search(text) else _WHOLE
+    document_factor = _QUESTION if _ASKING.match(text) else _PLAIN
+    code_factor = _ABOUT_CODE if _OF_CODE.search(text) else _CODE
     return code * code_factor > documents * document_factor
 
 
