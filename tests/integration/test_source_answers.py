@@ -5,6 +5,7 @@ stands, where answers come from, and whether the index is what the files say.
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,29 @@ def test_a_question_is_answered_from_files_without_a_knowledge_base(project):
     assert shown.splitlines()[-1].startswith("from commit ")
     report = project.ask("ask", "rollback script", "--collection", "docs", "--min-score", "0")
     assert (report["sources"][0]["path"], report["sources"][0]["file"]) == ("docs/docs/deploy.md", "docs/deploy.md")
+
+
+def test_row_of_a_long_table_is_shown_with_its_header_row(project):
+    rows = "".join(f"| rotor_{number}_limit | int | {number} |\n" for number in range(120))
+    text = f"# Limits\n\n## Rotors\n\n| name | type | kPa |\n|---|---|---|\n{rows}| quokka_limit | int | 22 |\n"
+    commit(project, "limits", **{"docs/limits.md": text})
+    hit = project.ask("query", "quokka_limit")["results"][0]
+    assert (hit["doc_id"], hit["file_line"], hit["header_path"]) == ("docs/limits.md", 127, "Limits > Rotors")
+    assert (hit["signature"], "| name |" in hit["text"]) == ("| name | type | kPa |", False)
+    assert "… | name | type | kPa |" in project.vmrag("query", "quokka_limit").out
+    passage = project.ask("query", "quokka_limit", "--budget", "500")["passages"][0]
+    assert (passage["signature"], passage["heading"], passage["lines"][1]) == (
+        "| name | type | kPa |",
+        "Limits > Rotors",
+        127,
+    )
+
+
+def test_operation_of_an_openapi_description_is_found_with_its_path(project):
+    api = (Path(__file__).parents[1] / "data/formats/openapi.yaml").read_text()
+    commit(project, "api", **{"docs/api.yaml": api})
+    hit = project.ask("query", "drainTank")["results"][0]
+    assert (hit["doc_id"], hit["file_line"], hit["header_path"]) == ("docs/api.yaml", 17, "paths > /drain > post")
 
 
 def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(project):

@@ -129,7 +129,7 @@ BUDGETS = {
 
 FILES = {
     "status": Budget(121, 5, "yaml"),
-    "query --mode keyword setup": Budget(131, 5, "yaml"),
+    "query --mode keyword setup": Budget(132, 5, "yaml"),
     "list": Budget(130, 5, "yaml"),
     "sync": Budget(99, 5, "yaml"),
 }

@@ -180,7 +180,7 @@ HOSTILE = {
     "aliases": "a: &x [*x,*x,*x]\n",
     "depth": "".join(" " * number + "a:\n" for number in range(900)),
     "tables of wikis": "{|\n",
-    "one line": "x" * 1_000_000,
+    "one line": "x" * 40_000,
 }
 
 
@@ -188,20 +188,20 @@ HOSTILE = {
 def test_outline_takes_linear_time(outline):
     start = time.process_time()
     for unit in HOSTILE.values():
-        text = ("*a.txt*\n" * (outline == "text") + unit * (100_000 // len(unit) + 1))[:100_000]
+        text = ("*a.txt*\n" * (outline == "text") + unit * (40_000 // len(unit) + 1))[:40_000]
         lines = list(outline_lines(text, outline))
         assert all(one.end == two.start for one, two in itertools.pairwise(lines))
         assert lines[-1].end == len(text)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 10
 
 
 def test_yaml_of_ten_megabytes_is_cut_in_a_moment():
     text = "openapi: 3.0.0\npaths:\n" + "".join(
-        f"  /p{number}:\n    get:\n      summary: &a{number} {'x' * 60}\n      again: *a{number}\n"
-        for number in range(90_000)
+        f"  /p{number}:\n    get:\n      summary: &a{number} {'x' * 400}\n      again: *a{number}\n"
+        for number in range(20_000)
     )
     start = time.process_time()
     pieces = chunks(text, Chunking("headings", 1000, 0), "yaml")
-    assert len(pieces) == 90_000
+    assert len(pieces) == 20_000
     assert joined([piece.text for piece in pieces], Chunking("headings", 1000, 0)) == text
     assert time.process_time() - start < 20

@@ -140,17 +140,25 @@ _ATX = r" {0,3}(?P<mark>#{1,6})(?:[ \t]+(?P<title>.*?))?(?:[ \t]+#+)?[ \t]*$"
 _MARKDOWN = Rules(
     marks=((_ATX, 0), (_HTML_HEADING, 0)),
     blocks=_HTML_BLOCKS,
-    signs="#<`~",
+    signs="#<`~|",
     rules="=-",
+    begins=r"[ \t]*(?:\||<tr\b)",
     clean=_clean_markdown,
 )
 
 _RULES: dict[str, Rules] = {
     "none": Rules(),
     "markdown": _MARKDOWN,
-    "mdx": _MARKDOWN._replace(blocks=(*_HTML_BLOCKS, Block(r"\s*\{/(\*)", r"\*/", code=False)), signs="#<`~{"),
+    "mdx": _MARKDOWN._replace(blocks=(*_HTML_BLOCKS, Block(r"\s*\{/(\*)", r"\*/", code=False)), signs="#<`~{|"),
     "html": Rules(marks=((_HTML_HEADING, 0),), blocks=_HTML_BLOCKS, signs="<", clean=_clean_markdown),
-    "rst": Rules(rules="=-`:'\"~^_*+#<>.!$%&(),/;?@[\\]{|}", ordered=True, above=r"\.\. ", clean=_clean_rst),
+    "rst": Rules(
+        signs="+*",
+        rules="=-`:'\"~^_*+#<>.!$%&(),/;?@[\\]{|}",
+        ordered=True,
+        above=r"\.\. ",
+        begins=r"[ \t]*(?:\+-|\*[ \t]-)",
+        clean=_clean_rst,
+    ),
     "asciidoc": Rules(
         marks=((r"(?P<mark>={1,6}|#{1,6})[ \t]+(?P<title>\S.*)$", 0),),
         blocks=(
@@ -161,12 +169,14 @@ _RULES: dict[str, Rules] = {
         signs="=#-.+`/|,:!",
         rules="=-~^+",
         above=r"//|\[|:[^:]+:|\w+::",
+        begins=r"\|",
         clean=_clean_asciidoc,
     ),
     "org": Rules(
         marks=((r"(?P<mark>\*+)[ \t]+(?P<title>\S.*)$", 1), (r"(?i:#\+title:)[ \t]*(?P<title>\S.*)$", 1)),
         blocks=(Block(r"\s*#\+(?:begin|BEGIN)_(\w+)", r"(?i:\s*#\+end_{0}\b)"),),
-        signs="*#",
+        signs="*#|",
+        begins=r"[ \t]*\|",
         clean=_clean_org,
     ),
     "mediawiki": Rules(
@@ -177,6 +187,7 @@ _RULES: dict[str, Rules] = {
             Block(r"\s*(\{)\|", r"\s*\|\}}", code=False),
         ),
         signs="=<{",
+        begins=r"\|-|<tr\b",
         clean=_clean_wiki,
     ),
     "textile": Rules(
@@ -274,13 +285,17 @@ def outline_of(name: str) -> str:
     return _OF_SUFFIX.get(suffix.lower(), "markdown")
 
 
+def resolve_outline(text: str, outline: str) -> str:
+    """Return the rules for a text. Plain text has those of help of Vim, or of reStructuredText."""
+    return ("vimhelp" if _HELP.match(text) else "rst") if outline == "text" else outline
+
+
 def outline_lines(text: str, outline: str) -> Iterator[Line]:
     """Return the lines of a text, which together are the text.
 
     `outline`: as `outline_of` returns it. The time is linear in the size of the text.
     """
-    if outline == "text":
-        outline = "vimhelp" if _HELP.match(text) else "rst"
+    outline = resolve_outline(text, outline)
     if outline == "none":
         yield from _plain_lines(text)
     elif outline == "yaml":
@@ -382,7 +397,9 @@ class _Scan:
             behind, code = self._find_block(number) if marked else (number, False)
             if behind > number:
                 for inner in rows[number:behind]:
-                    yield Line(at, at + len(inner), fenced=code)
+                    apart = not code and begins is not None and begins.match(inner) is not None
+                    blank = not code and inner.isspace()
+                    yield Line(at, at + len(inner), fenced=code, blank=blank, begins=apart)
                     at += len(inner)
                 number, self._free = behind, True
                 continue

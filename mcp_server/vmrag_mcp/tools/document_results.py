@@ -87,7 +87,7 @@ class QueryPassage(Record, frozen=True, kw_only=True):
     lines: Annotated[list[int] | UnsetType, OfTree] = UNSET
     id: Annotated[str | UnsetType, Meta(description="path is not there")] = UNSET
     symbol: Annotated[str | UnsetType, Meta(description="of code")] = UNSET
-    signature: Annotated[str | UnsetType, Meta(description="a long symbol begins above")] = UNSET
+    signature: Annotated[str | UnsetType, Meta(description="a long symbol or a table begins above")] = UNSET
     heading: Annotated[str | UnsetType, Meta(description="of a text with headings")] = UNSET
     commit: Annotated[str | UnsetType, OfFile] = UNSET
     revision: Annotated[str | UnsetType, Meta(description="of a stored document")] = UNSET

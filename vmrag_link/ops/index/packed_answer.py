@@ -169,6 +169,7 @@ class HitPacker:
             above=(above if path else 0) if there else None,
             pieces=there.pieces if there else (),
             headings=there.headings if there else None,
+            table_headers=there.table_headers if there else None,
             commit=files.commit if files else None,
             revision=None if files else self._revision,
             uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.documents.chunking import HeaderPaths
+from vmrag_link.documents.table_headers import TableHeaders
 from vmrag_link.models import ContentKind, IndexedPiece, Record
 
 CHARACTERS_OF_TOKEN = 4
@@ -56,11 +57,11 @@ class PackedPassage(Record, frozen=True):
     `path`: the file below the top of the repository whose lines these are; None: the document came
     from no such file. `lines`: the first and the last line there, or in the document's text, from
     1; None if that cannot be read. `symbol`: what of code it is, with its parents; `signature`:
-    that of a long symbol whose beginning is not in the passage. `heading`: the headings above, with
-    ` > ` between them. `commit`: of a file, whose state there `uncommitted` says; `revision`: of a
-    stored document. `name`: as in `shown_names`. `rank`: of the best piece in it. `cut`: `to fit`
-    for one that alone exceeds the budget; `within a line` if it begins or ends there. `tokens`:
-    estimated, with the head line.
+    that of a long symbol, or the header row of a table, whose beginning is not in the passage.
+    `heading`: the headings above, with ` > ` between them. `commit`: of a file, whose state there
+    `uncommitted` says; `revision`: of a stored document. `name`: as in `shown_names`. `rank`: of
+    the best piece in it. `cut`: `to fit` for one that alone exceeds the budget; `within a line` if
+    it begins or ends there. `tokens`: estimated, with the head line.
     """
 
     rank: int
@@ -113,7 +114,7 @@ class PackableDocument(Record, frozen=True):
 
     `path`: as in `PackedPassage`; `above`: so many lines of the file are not of the text, which
     follows them; None where no lines are known. `pieces`: those of code.
-    `headings`: None for code. Other fields are as in `PackedPassage`.
+    `headings`, `table_headers`: None for code. Other fields are as in `PackedPassage`.
     """
 
     collection: str
@@ -123,6 +124,7 @@ class PackableDocument(Record, frozen=True):
     above: int | None
     pieces: Sequence[IndexedPiece] = ()
     headings: HeaderPaths | None = None
+    table_headers: TableHeaders | None = None
     commit: str | None = None
     revision: str | None = None
     uncommitted: str = ""
@@ -357,6 +359,8 @@ class _Passages:
             first = document.above + document.text.count("\n", 0, start) + 1
             lines = first, first + text.count("\n")
         symbol, signature = self._symbols(span)
+        if document.table_headers:
+            signature = document.table_headers.at(start)
         found = PackedPassage(
             rank=0,
             collection=document.collection,

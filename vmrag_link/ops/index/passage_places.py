@@ -12,6 +12,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.documents.chunking import HeaderPaths, header_paths
+from vmrag_link.documents.table_headers import TableHeaders, table_headers
 from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, pieces_of
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
@@ -40,8 +41,8 @@ class PlacedPassage(Hit, frozen=True):
     or an absolute one; `file_line`: the same line there, or in the commit whose files are asked.
     `excerpt`: only where it is asked for.
     `symbol`: what of code is at `best`, with its parents; `signature`: that of a long symbol whose
-    beginning is in an earlier chunk. `uncommitted`: how the file of a source differs from the
-    commit. `name`: as in `shown_names`.
+    beginning is in an earlier chunk, or the header row of the table whose row is at `best`.
+    `uncommitted`: how the file of a source differs from the commit. `name`: as in `shown_names`.
     """
 
     matches: tuple[tuple[int, int], ...] = ()
@@ -101,6 +102,7 @@ class PassagePlaces:
         line = line_at(text, start + passage.best)
         return msgspec.structs.replace(
             passage,
+            signature=passage.signature if self.pieces else self.table_header(start + passage.best),
             header_path=self.headings.at(start + passage.best) if self.headings else "",
             line=line,
             file=self._file,
@@ -143,6 +145,15 @@ class PassagePlaces:
         from vmrag_link.sources.readable import is_notebook
 
         return bool(self.pieces) and not is_notebook(self._document.doc_id)
+
+    def table_header(self, offset: int) -> str:
+        """Return the header row above a place in a table; empty if there is none."""
+        return self.table_headers.at(offset) if self.table_headers else ""
+
+    @cached_property
+    def table_headers(self) -> TableHeaders | None:
+        """Return the header rows of the text; None for code."""
+        return None if self.pieces else table_headers(self._document)
 
     @cached_property
     def headings(self) -> HeaderPaths | None:

@@ -259,6 +259,7 @@ class WordSearch:
                     above=above or 0,
                     pieces=place.pieces,
                     headings=place.headings,
+                    table_headers=place.table_headers,
                     commit=self._tree.commit,
                     uncommitted=files[piece.key].uncommitted,
                     name=names[piece.key],

@@ -1,0 +1,193 @@
+"""The header rows of the tables in a text, which a passage of rows further down does not hold."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vmrag_link.conversion.outlines import outline_lines, outline_of, resolve_outline
+from vmrag_link.models import Document
+
+_LONGEST_HEADER = 500
+"""Characters of a header row that are shown."""
+
+_LONGEST_HEAD = 4_000
+"""Characters of an HTML table in which its header row ends."""
+
+_MOST_LINES = 20
+"""Lines of a header row."""
+
+_CELL = re.compile(r"<th\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
+_DIRECTIVE = re.compile(r"[ \t]*\.\. (list|csv)-table::")
+
+
+class _Table(NamedTuple):
+    """Lines of a table below its header row: the first one, and the one behind the last."""
+
+    first: int
+    behind: int
+    header: str
+
+
+class TableHeaders:
+    """The tables of a text, read once for many places in it."""
+
+    def __init__(self, text: str, outline: str = "markdown") -> None:
+        outline = resolve_outline(text, outline)
+        lines = list(outline_lines(text, outline))
+        starts = [line.start for line in lines] + [len(text)]
+        rows = ["" if line.fenced or line.level else text[line.start : line.end].rstrip() for line in lines]
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._headers: list[str] = []
+        for table in _find_tables(rows, _FINDERS.get(outline, ())):
+            self._starts.append(starts[table.first])
+            self._ends.append(starts[table.behind])
+            self._headers.append(" ".join(table.header.split())[:_LONGEST_HEADER])
+
+    def at(self, offset: int) -> str:
+        """Return the header row of the table whose rows hold this place; empty without one."""
+        number = bisect.bisect_right(self._starts, offset) - 1
+        return self._headers[number] if number >= 0 and offset < self._ends[number] else ""
+
+
+def table_headers(document: Document) -> TableHeaders:
+    return TableHeaders(document.content, outline_of(document.doc_id))
+
+
+Finder = Callable[[Sequence[str], int], "_Table | None"]
+"""Returns the table that begins in a line, or None."""
+
+
+def _find_tables(rows: Sequence[str], finders: Sequence[Finder]) -> Iterator[_Table]:
+    number = 0
+    while number < len(rows):
+        table = next(filter(None, (find(rows, number) for find in finders)), None) if rows[number] else None
+        if table and table.header and table.first < table.behind:
+            yield table
+        number = max(table.behind, number + 1) if table else number + 1
+
+
+def _count_while(rows: Sequence[str], first: int, holds: Callable[[str], bool], end: int | None = None) -> int:
+    """Return the first line from `first` on for which something does not hold, at most `end`."""
+    last = len(rows) if end is None else min(end, len(rows))
+    return next((number for number in range(first, last) if not holds(rows[number])), last)
+
+
+def _consists_of(row: str, characters: str) -> bool:
+    return not row.strip(characters)
+
+
+def _find_piped(rows: Sequence[str], number: int) -> _Table | None:
+    """A table of Markdown or Org: a row, a line of dashes, and rows."""
+    below = rows[number + 1] if number + 1 < len(rows) else ""
+    if "|" not in rows[number] or "|" not in below or "-" not in below or not _consists_of(below, "|-:+ \t"):
+        return None
+    if _consists_of(rows[number], "|-:+ \t"):
+        return None
+    return _Table(number + 2, _count_while(rows, number + 2, lambda row: "|" in row), rows[number])
+
+
+def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
+    """A grid of reStructuredText, whose header ends with a line of `=`."""
+    border = rows[number].strip()
+    if not border.startswith("+-") or not _consists_of(border, "+-"):
+        return None
+    behind = _count_while(rows, number, lambda row: row.lstrip()[:1] in ("+", "|") and bool(row))
+    for place in range(number + 1, min(behind, number + _MOST_LINES)):
+        if rows[place].strip().startswith("+="):
+            return _Table(place + 1, behind, " ".join(rows[number + 1 : place]))
+    return _Table(behind, behind, "")
+
+
+def _is_border(row: str) -> bool:
+    return "= " in row and _consists_of(row, "= ")
+
+
+def _find_simple(rows: Sequence[str], number: int) -> _Table | None:
+    """A table of reStructuredText between lines of `===  ===`."""
+    if not _is_border(rows[number]):
+        return None
+    end = _count_while(rows, number + 1, lambda row: not _is_border(row))
+    behind = _count_while(rows, end + 1, lambda row: not _is_border(row))
+    if end - number > _MOST_LINES or behind == len(rows):
+        return _Table(end, end, "")  # without a header row, two borders are all
+    return _Table(end + 1, behind, " ".join(rows[number + 1 : end]))
+
+
+def _find_directive(rows: Sequence[str], number: int) -> _Table | None:
+    """`list-table` and `csv-table` of reStructuredText."""
+    kind = _DIRECTIVE.match(rows[number])
+    if not kind:
+        return None
+    indent = len(rows[number]) - len(rows[number].lstrip())
+    behind = _count_while(rows, number + 1, lambda row: not row or len(row) - len(row.lstrip()) > indent)
+    options = _count_while(rows, number + 1, lambda row: row.lstrip().startswith(":"))
+    given = {
+        name: value
+        for _, name, value in (row.split(":", 2) for row in rows[number + 1 : options] if row.count(":") > 1)
+    }
+    if kind[1] == "csv":
+        return _Table(options, behind, given.get("header", ""))
+    first = _count_while(rows, options, lambda row: not row.lstrip().startswith("* -"), behind)
+    second = _count_while(rows, first + 1, lambda row: not row.lstrip().startswith("* -"), behind)
+    if given.get("header-rows", "").strip() in ("", "0") or second >= behind:
+        return _Table(behind, behind, "")
+    cells = (row.strip().removeprefix("*").strip().removeprefix("-").strip() for row in rows[first:second] if row)
+    return _Table(second, behind, " | ".join(cells))
+
+
+def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
+    """A table between lines of `|===`. Its header row has an attribute, or a blank line below."""
+    fence = rows[number]
+    if not fence.startswith("|==") or not _consists_of(fence[1:], "="):
+        return None
+    behind = _count_while(rows, number + 1, lambda row: row != fence)
+    stated = number > 0 and rows[number - 1].startswith("[") and "header" in rows[number - 1]
+    most = min(behind, number + _MOST_LINES)
+    end = _count_while(rows, number + 1, bool, most)
+    if end == number + 1 and not stated:
+        return _Table(behind + 1, behind + 1, "")
+    if end == most:
+        end = number + 2 if stated else behind
+    return _Table(min(end, behind), behind, " ".join(rows[number + 1 : end]))
+
+
+def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
+    """A table between `{|` and `|}`, whose header cells follow `!`."""
+    if not rows[number].lstrip().startswith("{|"):
+        return None
+    behind = _count_while(rows, number + 1, lambda row: not row.lstrip().startswith("|}"))
+    most = min(behind, number + _MOST_LINES)
+    first = _count_while(rows, number + 1, lambda row: not row.startswith("!"), most)
+    end = _count_while(rows, first, lambda row: row.startswith("!"), most)
+    cells = (cell.rpartition("|")[2].strip() for row in rows[first:end] for cell in row[1:].split("!!"))
+    return _Table(min(end, behind), behind, " | ".join(cells))
+
+
+def _find_html(rows: Sequence[str], number: int) -> _Table | None:
+    """A table of HTML whose first row has cells of a header."""
+    begin = rows[number].lower().find("<table")
+    if begin < 0:
+        return None
+    behind = _count_while(rows, number, lambda row: "</table" not in row.lower())
+    end = _count_while(rows, number, lambda row: "</tr" not in row.lower(), min(behind, number + _MOST_LINES))
+    if end == min(behind, number + _MOST_LINES):
+        return _Table(behind, behind, "")
+    head = "\n".join(rows[number : end + 1])[:_LONGEST_HEAD]
+    cells = _CELL.split(head[: head.lower().find("</tr")])[1:]
+    return _Table(min(end + 1, behind), behind, " | ".join(" ".join(_TAG.sub("", cell).split()) for cell in cells))
+
+
+_FINDERS: Mapping[str, Sequence[Finder]] = {
+    "markdown": (_find_piped, _find_html),
+    "mdx": (_find_piped, _find_html),
+    "org": (_find_piped,),
+    "textile": (_find_html,),
+    "rst": (_find_grid, _find_simple, _find_directive),
+    "asciidoc": (_find_asciidoc,),
+    "mediawiki": (_find_wiki, _find_html),
+}
