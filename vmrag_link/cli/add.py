@@ -71,15 +71,16 @@ def command(
     allow_secret: bool,
     copy: bool,
 ) -> None:
-    """Write down one text: a file, a text (-m) or piped input.
+    """Write a note, or store a document.
 
-    Without --collection, it becomes a note: a Markdown file that git tracks, for example
-    'vmrag add -m "We chose Pagefind, because it needs no server."'. Its id is made from its title.
-    An existing note changes only with --replace or --append.
+    The text is a file, a text (-m) or piped input. Without --collection, it becomes a note: a
+    Markdown file that git tracks, for example 'vmrag add -m "We chose Pagefind, because it
+    needs no server."'. Its id is made from its title. An existing note changes only with
+    --replace or --append.
 
-    With --collection, the knowledge base stores it, and a document of the same id is replaced. A
-    text or piped input then needs --id. A FILE becomes the document that 'vmrag import' would make
-    of it.
+    With --collection, the knowledge base stores it, and a document of the same id is replaced.
+    A text or piped input then needs --id. A FILE becomes the document that 'vmrag import' would
+    make of it.
     """
     from vmrag_link.cli.texts import metadata_object
     from vmrag_link.models import canonical_json

@@ -22,30 +22,32 @@ PAID = ("openai", "cohere", "huggingface")
 @vmrag_command("adopt")
 @click.argument("source")
 @click.argument("commit", default="HEAD")
-@click.option("--no-push", is_flag=True, help="Take it here, and push nothing.")
+@click.option("--no-push", is_flag=True, help="Import the revisions, but do not push them.")
 @click.option(
     "--max-mb",
     type=click.IntRange(1),
     default=USUAL_LIMITS.file_bytes // MEGABYTE,
     show_default=True,
-    help="The size of the fork's knowledge base in MB up to which it is looked at.",
+    help="Maximum size of the fork's knowledge base in MB.",
 )
 @click.option(
     "--allow-service",
     "services",
     multiple=True,
     type=click.Choice(PAID),
-    help="Take collections, too, whose documents this paid service embeds. Can be given several times.",
+    help="Accept collections that this paid service embeds. Can be repeated.",
 )
 def command(
     invocation: Invocation, *, source: str, commit: str, no_push: bool, max_mb: int, services: tuple[str, ...]
 ) -> int:
-    """Take the knowledge that a fork's code pins, and push it to where the code's own knowledge is.
+    """Import the revisions that a fork's code pins.
 
-    SOURCE: the fork, a git remote or a URL. COMMIT: a commit that is here (by default HEAD), else a
-    branch of the fork. What is new is looked at in a quarantine first; where that is anything but
-    documents, on top of what is known here, nothing is taken. Exit code 1 when the fork does not
-    have everything that the commits before COMMIT pin.
+    SOURCE is the fork: a git remote or a URL. COMMIT is a local commit (default: HEAD), or
+    else a branch of the fork. The command also pushes the revisions to the code's own remote.
+
+    It checks new revisions in quarantine first, and refuses all of them if they contain
+    anything other than documents. The exit code is 1 if the fork lacks a revision that a
+    commit up to COMMIT pins.
     """
     from vmrag_link.ops.publish import adopt as operation
 

@@ -41,7 +41,9 @@ class ShownAnswer(Record, frozen=True):
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--strict`, as `strict` of the function."""
-    about = f"Exit with {FAILED_CHECK} instead of answering from another revision than the pinned one (also: {env.STRICT}=1)."
+    about = (
+        f"Exit with {FAILED_CHECK} if the answer would come from another revision than the pinned one ({env.STRICT}=1)."
+    )
     return click.option("--strict", is_flag=True, default=env.strict, help=about)(function)
 
 

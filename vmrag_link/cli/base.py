@@ -137,6 +137,22 @@ class Invocation(Record, frozen=True):
             output.print_lines(shown)
 
 
+_COMMON = {"--help"}.union(*(option.opts for option in common_options()))
+
+
+class _Command(click.Command):
+    """A command whose help names the common options in one line."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = (each for each in self.get_params(ctx) if isinstance(each, click.Option))
+        records = (option.get_help_record(ctx) for option in options if _COMMON.isdisjoint(option.opts))
+        if rows := list(filter(None, records)):
+            with formatter.section("Options"):
+                formatter.write_dl(rows)
+        formatter.write_paragraph()
+        formatter.write_text("Common options ('vmrag --help' explains them): -C, -q, -v, --json, -h")
+
+
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A click command whose function gets an `Invocation` first; adds the common options."""
 
@@ -151,7 +167,7 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
                 Invocation(directory_of(context, directory), any(each["as_json"] for each in said), verbosity), **given
             )
 
-        made: click.Command = click.command(name, cls=click.Command)(wrapped)
+        made: click.Command = click.command(name, cls=_Command)(wrapped)
         for each in made.params:
             _attach_proposals(each)
         made.params += common_options()

@@ -31,13 +31,13 @@ NOT_COMMITTED = "not committed"
 @vmrag_command("blame")
 @click.argument("document", metavar="[REF:][COLLECTION/]DOC")
 def command(invocation: Invocation, *, document: str) -> None:
-    """Show for each line of a document which revision wrote it, and the first git commit that
-    pinned that; WORKING for what is uncommitted.
+    """Show the revision that wrote each line of a document.
 
-    Of this work tree, or at REF: a git ref, a revision, or a branch of the knowledge base. Lines
-    are followed through merges, and through another name of the document.
+    It also shows the first git commit that pins the revision. WORKING marks uncommitted
+    lines. Lines are followed through merges and renames. Without REF, it reads the working
+    tree. REF is a git ref, a revision or a KB branch.
 
-    Of a document of a source: which commit of git wrote each line of the file.
+    For a file of a source, it shows the git commit that wrote each line.
     """
     from vmrag_link.ops.history import blame as operation
     from vmrag_link.ops.history import file_history, known

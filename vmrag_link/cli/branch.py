@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 @vmrag_command("branch")
 @click.option(
-    "--switch", "name", metavar="NAME|REVISION", help="Write the documents of the checked-out code branch there."
+    "--switch",
+    "name",
+    metavar="NAME|REVISION",
+    help="Switch the documents of the checked-out code branch to this KB branch or revision.",
 )
 def command(invocation: Invocation, *, name: str | None) -> int:
-    """List the branches of the knowledge base and the code branches whose documents are written on
-    them.
+    """List KB branches, or switch to another one.
 
-    With --switch, the pin changes with the branch and is staged, as when a submodule is moved. A
-    revision is read as it is: the first document that is stored on it makes a branch.
+    For each KB branch, the list shows the code branch whose documents it stores. --switch
+    changes and stages the pin, like a submodule. If you switch to a revision, the first
+    document that you store creates a KB branch.
     """
     from vmrag_link.ops.documents import branches
 

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 @vmrag_command("clone")
 @click.argument("remote", required=False)
 def command(invocation: Invocation, *, remote: str | None) -> int:
-    """Fetch the knowledge base of a repository that was just cloned: from the code's own git
-    remote, or from REMOTE. Where the settings name a Dolt server, the one there is used.
+    """Fetch the knowledge base of a cloned repository.
 
-    Exit code 1 when what the checked-out code pins is not there.
+    It fetches from the code's own git remote, or from REMOTE. If the settings name a Dolt
+    server, it connects to that server. The exit code is 1 if the pinned revision is missing
+    there.
     """
     from vmrag_link.ops.follow.follow_pin import follow
     from vmrag_link.ops.remotes import clone as operation

@@ -17,77 +17,90 @@ if TYPE_CHECKING:
     from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOPICS = {
-    "Begin": {
-        "init": "Make the files of this repository searchable.",
-        "clone": "Fetch the knowledge base of a repository that was just cloned.",
-        "demo": "See the whole loop on the documentation of Python's library.",
-        "trust": "Agree to what a clone's settings ask for.",
+    "Start": {
+        "init": "Make files of the repository searchable.",
+        "clone": "Fetch the knowledge base of a cloned repository.",
+        "sync": "Fetch and build everything that the commit needs.",
+        "mcp": "Serve documents and code to agents (MCP).",
+        "trust": "Review and trust the settings of a clone.",
+        "demo": "Run a demo on the documentation of Python's library.",
     },
     "Documents": {
-        "add": "Write a note, or store one document.",
-        "import": "Store files and folders as documents.",
-        "export": "Write the documents back as files.",
+        "add": "Write a note, or store a document.",
+        "import": "Store files, folders and web pages as documents.",
         "list": "List the documents.",
-        "show": "Print a document, or what a revision changed.",
+        "show": "Print a document, a file, or the changes of a revision.",
         "edit": "Change a note or a stored document in git's editor.",
         "rm": "Remove documents, folders or collections.",
         "restore": "Discard uncommitted changes, or bring documents back.",
         "move": "Move documents between the knowledge base and files.",
-        "sources": "Show which files of the repository are documents, and why others are not.",
+        "export": "Write stored documents to files.",
+        "sources": "Show which files are documents, and which are not.",
     },
     "Search": {
-        "query": "Search the knowledge of the code that is checked out.",
-        "grep": "Find the lines of the documents that match a pattern.",
-        "check": "Ask the golden queries, and compare the answers.",
+        "query": "Search the documents and code of the commit.",
+        "grep": "Find the lines that a regular expression matches.",
+        "check": "Run the golden queries and compare the answers.",
+        "fingerprint": "Print a hash of everything that decides answers.",
     },
-    "History": {
-        "status": "Show whether pin, knowledge base and index agree.",
-        "commit": "Commit the documents and pin the new revision.",
-        "log": "Show the history of the knowledge base.",
-        "diff": "Show which documents differ between two places.",
-        "report": "Show what a pull request does to the knowledge.",
-        "blame": "Show which revision wrote each line of a document.",
-        "fingerprint": "Print the hash that decides how queries rank.",
+    "Versions": {
+        "status": "Show the state of the pin, the documents and the index.",
+        "commit": "Commit stored documents and pin the new revision.",
+        "log": "Show the revisions and the git commits that pin them.",
+        "diff": "Show the documents that differ between two places.",
+        "blame": "Show the revision that wrote each line of a document.",
+        "branch": "List KB branches, or switch to another one.",
+        "merge": "Merge other documents into those of the checked-out code.",
+        "resolve": "Resolve the documents that are in conflict.",
+        "pin": "Pin a revision in .dolt-version.",
     },
-    "Code and knowledge": {
-        "pin": "Let .dolt-version name a revision.",
-        "sync": "Bring knowledge base and index to the pin.",
-        "branch": "List the branches of the knowledge base, or write on another one.",
-        "merge": "Take other knowledge into that of the checked-out code.",
-        "resolve": "Decide about what both sides of a merge changed.",
-        "link": "Link a code commit to the revision of the knowledge.",
-        "links": "Show which revision belongs to which code commit.",
-        "verify": "Find the code commits that drop knowledge.",
+    "Share": {
+        "pull": "Fetch, and merge the documents of the upstream branch.",
+        "push": "Push the revisions that the code pins.",
+        "fetch": "Fetch the knowledge base of a remote.",
+        "remote": "Show the remotes of the knowledge base.",
+        "adopt": "Import the revisions that a fork's code pins.",
+        "report": "Report what a pull request changes in the documents.",
+        "verify": "Find git commits whose pin drops documents.",
+        "link": "Link a git commit to a revision.",
+        "links": "Show the revision of each git commit.",
     },
-    "With others": {
-        "remote": "Show where the knowledge base travels.",
-        "fetch": "Bring what a remote's knowledge base holds.",
-        "pull": "Fetch, and merge what others wrote on this branch.",
-        "push": "Push the knowledge that the code pins.",
-        "adopt": "Take the knowledge that a fork's code pins.",
-    },
-    "Agents and tests": {"mcp": "Serve the knowledge to agents (MCP), or tell a client of the server."},
     "This machine": {
-        "install": "Install the git hooks.",
-        "uninstall": "Remove the git hooks.",
-        "doctor": "Find out what is wrong, and mend it.",
+        "install": "Install the git hooks and the merge driver.",
+        "uninstall": "Remove the git hooks and restore the earlier ones.",
+        "doctor": "Find problems, and print the commands that fix them.",
         "migrate": "Move the knowledge base to another engine.",
-        "gc": "Give back the space of what nothing needs.",
-        "path": "Print where things lie.",
-        "completion": "Print the shell completion script for bash, zsh or fish.",
+        "gc": "Delete unused revisions, indexes and vectors.",
+        "path": "Print the path of the knowledge base or the index.",
+        "completion": "Print the completion script of a shell.",
         "help": "Explain a command.",
     },
 }
 
+EVERYDAY = (
+    "init", "clone", "sync", "mcp",
+    "add", "import", "list", "show", "edit", "rm", "restore", "sources",
+    "query", "grep", "check",
+    "status", "commit", "log", "diff", "merge", "resolve",
+    "pull", "push", "report",
+)  # fmt: skip
+"""The commands that `vmrag --help` lists."""
+
 COMMANDS = {name: line for commands in TOPICS.values() for name, line in commands.items()}
 
 
-def every() -> Mapping[str, Mapping[str, str]]:
-    """The line of each command, the toolsets' included, by topic and name."""
-    found = {topic: dict(commands) for topic, commands in TOPICS.items()}
+def list_everyday() -> Mapping[str, Mapping[str, str]]:
+    """Return the line of each everyday command, by topic and name."""
+    lines = {topic: {name: line for name, line in some.items() if name in EVERYDAY} for topic, some in TOPICS.items()}
+    return {topic: some for topic, some in lines.items() if some}
+
+
+def list_all() -> Mapping[str, Mapping[str, str]]:
+    """Return the line of each command, by topic and name. Commands of toolsets are included."""
+    lines = {topic: dict(some) for topic, some in TOPICS.items()}
     for name, (_, command) in _of_toolsets().items():
-        found.setdefault(command.topic, {})[name] = command.about
-    return found
+        lines.setdefault(command.topic, {})[name] = command.about
+    return lines
 
 
 def names() -> list[str]:

@@ -33,16 +33,17 @@ _MOST_LISTED = 100
     hidden=True,
     help="Removed.",
 )
-@click.option("--author", help="'Name <email>', or one of both; by default git's.")
+@click.option("--author", help="'Name <email>', or one of both (default: git's).")
 def command(invocation: Invocation, *, message: str | None, with_git: bool, all_files: bool, author: str | None) -> int:
-    """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
-    it for 'git commit'.
+    """Commit stored documents and pin the new revision.
 
-    With --git, one message and one author are for both commits. The git commit contains what is
-    staged and the pin. If it fails, for example because of a pre-commit hook, the revision and its
-    staged pin stay, and the error names the command that finishes.
+    The new revision is pinned in .dolt-version and staged for 'git commit'.
 
-    Files of sources are documents of the git commit, and need none of this.
+    With --git, both commits have the same message and author. The git commit contains the pin
+    and all staged files. If it fails, for example because of a pre-commit hook, the revision
+    and the staged pin stay, and the error names the command that finishes.
+
+    Files of sources need no 'vmrag commit', because git commits them.
     """
     from vmrag_link.ops.branches import commit as operation
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 @vmrag_command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(invocation: Invocation, *, shell: str) -> None:
-    """Print the completion script: eval "$(vmrag completion bash)", or 'vmrag completion fish |
-    source'.
+    """Print the completion script of a shell.
+
+    For example: eval "$(vmrag completion bash)", or 'vmrag completion fish | source'.
     """
     from vmrag_link.cli.main import cli
 

@@ -35,14 +35,14 @@ HOOK_SECONDS = 5.0
 
 @vmrag_command("demo")
 @click.option(
-    "--into", type=click.Path(path_type=Path), help="Make the repository here (a new or empty folder) and keep it."
+    "--into", type=click.Path(path_type=Path), help="Create the repository in this new or empty folder, and keep it."
 )
 @click.option("--pages", "number", type=click.IntRange(10), help="Import only about this many pages (default: all).")
 def command(invocation: Invocation, *, into: Path | None, number: int | None) -> int:
-    """See the whole loop on real input: the documentation of Python's library, on two branches that
-    know different things.
+    """Run a demo on the documentation of Python's library.
 
-    Works in a temporary repository, needs no network, and takes less than a minute.
+    The demo creates a temporary repository with two branches that have different documents.
+    It needs no network and takes less than a minute.
     """
     silent = invocation.as_json or invocation.verbosity < 0
     told = None if silent else Told()

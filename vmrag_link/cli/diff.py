@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @vmrag_command("diff")
 @click.argument("places", nargs=-1, metavar="[OLD [NEW] | OLD..NEW | OLD...NEW] [DOC]")
 @history_view.form_options
-@click.option("--files", "code", is_flag=True, help="Files of code in full, too, which are counted otherwise.")
-@click.option("--queries", is_flag=True, help="What differs in the answers to .vmrag/queries.yaml instead.")
+@click.option("--files", "code", is_flag=True, help="Show the differences of code files too.")
+@click.option("--queries", is_flag=True, help="Compare the answers to .vmrag/queries.yaml instead.")
 @click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this document, folder, collection or pattern; can be repeated."
+    "--only", multiple=True, metavar="NAME", help="Only this document, folder, collection or pattern. Can be repeated."
 )
 def command(
     invocation: Invocation,
@@ -36,20 +36,17 @@ def command(
     queries: bool,
     only: tuple[str, ...],
 ) -> None:
-    """Show what differs between two places: git refs, revisions, branches of the knowledge base, or
-    WORKING.
+    """Show the documents that differ between two places.
 
-    Without arguments: the uncommitted documents. OLD..NEW is OLD NEW; OLD...NEW is what NEW changed
-    since it left OLD, from their merge base. Behind them: the documents to compare, as 'vmrag rm'
-    names them. REF:DOC and [REF:]DOC compare two documents.
+    A place is a git ref, a revision, a KB branch or WORKING. Without arguments, the command
+    shows uncommitted documents. OLD..NEW equals OLD NEW. OLD...NEW compares NEW with the
+    merge base of both. Add names of documents to compare only those. REF:DOC and [REF:]DOC
+    compare two documents.
 
-    Documents of sources are files: those of HEAD and of the work tree or, where OLD and NEW are git
-    refs, those of their commits, each by its own settings. A revision of the knowledge base has
-    none, so that none are compared with it. Files of code are counted; --files, or their names,
-    show them.
+    Files of sources are compared if both places are git refs, or HEAD and the working tree.
+    Files of code are only counted; name them or use --files to see them.
 
-    Changed texts are compared word by word: [-removed-]{+added+}; equal text far from a change is
-    left out. With --queries: the rankings at both places, side by side.
+    Texts are compared word by word: [-removed-]{+added+}.
     """
     from vmrag_link.ops.history import compare, ranges
 

@@ -28,11 +28,11 @@ _WIDTH = 9
 
 
 @vmrag_command("doctor")
-@click.option("--fix", is_flag=True, help="Mend what can be mended without asking: nothing that would be lost.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed without losing anything.")
 def command(invocation: Invocation, *, fix: bool) -> int:
-    """Look at everything that vmrag relies on, and say what is wrong and which command mends it.
+    """Find problems, and print the commands that fix them.
 
-    Exit code 1 if a warning or an error is left.
+    The exit code is 1 if a warning or an error remains.
     """
     with invocation.progress() as progress:
         try:

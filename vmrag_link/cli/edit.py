@@ -34,12 +34,12 @@ class EditReport(Record, frozen=True):
 @vmrag_command("edit")
 @click.argument("name", metavar="[COLLECTION/]DOC")
 def command(invocation: Invocation, *, name: str) -> None:
-    """Change the text of a note or a stored document in git's editor. Its id and metadata stay.
+    """Change a note or a stored document in git's editor.
 
-    The title follows the text if it came from there. An unchanged text stores nothing. If the
-    editor fails, or if another process changed the document, nothing is stored, and the edited text
-    stays in a file that the error names. 'git commit' commits a changed note, and 'vmrag commit' a
-    stored document.
+    Its id and metadata stay. The title follows the text if it came from there. An unchanged
+    text stores nothing. If the editor fails, or if another process changed the document,
+    nothing is stored, and the edited text stays in a file that the error names. 'git commit'
+    commits a changed note, and 'vmrag commit' a stored document.
 
     Other documents of sources are files: edit the file.
     """

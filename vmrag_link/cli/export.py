@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 @click.option(
     "--collection",
     multiple=True,
-    help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
+    help="Only this collection. Can be repeated. Default: all except those that tools write for themselves.",
 )
-@click.option("--at", "ref", metavar="REF", help="As of a git ref, a revision, or a branch of the knowledge base.")
+@click.option("--at", "ref", metavar="REF", help="Export the documents of a git ref, a revision or a KB branch.")
 @click.option("--force", is_flag=True, help="Overwrite files that have another text.")
 @answering.strict_option
 def command(
     invocation: Invocation, *, folder: Path, collection: tuple[str, ...], ref: str | None, force: bool, strict: bool
 ) -> int:
-    """Write the documents back as files: DIR/COLLECTION/DOC.
+    """Write stored documents to files.
 
-    A file holds the text as it is stored, without front matter; metadata is in vmrag list --json.
-    Documents of sources are files of the repository already, of which nothing is written. Files
-    that have another text stop the command before anything is written. Nothing outside of DIR is
-    touched, no link below it followed, and no file removed. Exit code 1 if a document's name can be
-    no file.
+    The files are DIR/COLLECTION/DOC. They contain the text without front matter; 'vmrag list
+    --json' prints the metadata. Documents of sources are not exported, because they are files
+    already.
+
+    If a file with another text exists, nothing is written. The command writes only inside
+    DIR, follows no link below it and removes no file. The exit code is 1 if a document's name
+    cannot be a file name.
     """
     from vmrag_link.ops.documents import export as operation
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @vmrag_command("fetch")
 @click.argument("remote", required=False)
 def command(invocation: Invocation, *, remote: str | None) -> int:
-    """Bring what a remote's knowledge base holds: that of the code's own git remote, or of REMOTE
-    (a git remote or a URL).
+    """Fetch the knowledge base of a remote.
 
-    Exit code 1 when the remote does not have what the checked-out code pins.
+    REMOTE is a git remote or a URL (default: the code's own git remote). The exit code is 1
+    if the remote lacks the pinned revision.
     """
     from vmrag_link.ops.remotes import fetch as operation
 

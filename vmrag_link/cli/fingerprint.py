@@ -16,19 +16,20 @@ from vmrag_link.ops.index.check import VerifiedIndex
 
 
 @vmrag_command("fingerprint")
-@click.option("--at", "ref", metavar="REF", help="Of what this git ref pins, ranked as its settings say.")
-@click.option("--working", is_flag=True, help="With the files of sources as they lie in the work tree.")
-@click.option("--verify", is_flag=True, help="Compare the index with the documents, too: every byte, text and vector.")
-@click.option("--check", "expected", metavar="FILE|HASH", help="Compare it with this one, or with what this file says.")
+@click.option("--at", "ref", metavar="REF", help="Print the fingerprint of this git ref, with its own settings.")
+@click.option("--working", is_flag=True, help="Include the files of sources as they are in the working tree.")
+@click.option("--verify", is_flag=True, help="Compare every byte, text and vector of the index with the documents.")
+@click.option("--check", "expected", metavar="FILE|HASH", help="Compare the fingerprint with this hash or file.")
 def command(invocation: Invocation, *, ref: str | None, working: bool, verify: bool, expected: str | None) -> int:
-    """Print the fingerprint: where it is equal, equal queries get equal answers.
+    """Print a hash of everything that decides answers.
 
-    It is made from the documents, what decides their vectors, and the version and settings of the
-    ranking (`ranking` in --json); of sources count the files of the commit (`files` there). It does
-    not look into the index: what a disk has damaged there does not change it. --verify does look,
-    also at the index of the files as they lie in the work tree, and ends with exit code 1 if it is
-    not what documents and files make. --check takes a hash, or a file that `vmrag
-    fingerprint` or `vmrag fingerprint --json` wrote, and ends with 1 if it is another one.
+    Two checkouts with equal fingerprints give equal answers to equal queries. The hash covers
+    the documents, the embedding models, the version and the settings of the ranking, and the
+    files of sources at the commit.
+
+    It does not read the index. --verify also compares the index with the documents and files,
+    and exits with 1 if they differ. --check exits with 1 if the fingerprint differs from a
+    hash or from a file that this command wrote.
     """
     if verify and expected is not None:
         raise UsageInvalid("Give --verify or --check, not both.", hint="vmrag fingerprint --verify")

@@ -21,29 +21,29 @@ MEGABYTE = 1_000_000
 
 
 @vmrag_command("gc")
-@click.option("--apply", is_flag=True, help="Do it; without this, only say what would be done.")
+@click.option("--apply", is_flag=True, help="Delete. Without this option, the command only lists.")
 @click.option(
     "--remote",
     is_flag=False,
     flag_value="",
     metavar="[REMOTE]",
-    help="Write anew what the remote holds instead, without what it has gathered; mends one that is damaged.",
+    help="Rewrite the knowledge base on the remote without unused data instead. Also repairs a damaged one.",
 )
 @click.option(
-    "--server", is_flag=True, help="Drop what the Chroma server has of this knowledge base and no pin reaches, instead."
+    "--server", is_flag=True, help="Delete unused collections of this knowledge base from the Chroma server instead."
 )
 @click.option(
     "--days",
     type=click.IntRange(0, 36_500),
     metavar="N",
-    help=f"With --server: keep what is younger than N days, {DAYS} by default.",
+    help="With --server: keep collections younger than N days (default: 7).",
 )
 def command(invocation: Invocation, *, apply: bool, remote: str | None, server: bool, days: int | None) -> int:
-    """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old
-    vectors.
+    """Delete unused revisions, indexes and vectors.
 
-    Every revision that git can still check out is kept, and all uncommitted documents; on a remote,
-    everything that it reaches.
+    Unused are revisions that no pin needs, KB branches whose code branch is deleted, old
+    indexes and old cached vectors. Uncommitted documents and every revision that git can
+    still check out are kept.
     """
     if (server and remote is not None) or (days is not None and not server):
         raise UsageInvalid("--days goes with --server, and --server without --remote.", hint="vmrag gc --help")

@@ -20,19 +20,24 @@ _BREAK = output.style("--", dim=True)
 
 @vmrag_command("grep")
 @click.argument("pattern")
-@click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="PATTERN is the text itself, no regular expression.")
-@click.option("-i", "--ignore-case", is_flag=True, help="Small and capital letters are alike.")
-@click.option("-l", "shown", flag_value="names", help="Only the names of the documents.")
-@click.option("-c", "shown", flag_value="counts", help="Only how many lines of each document match.")
+@click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="PATTERN is a fixed text, not a regular expression.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore letter case.")
+@click.option("-l", "shown", flag_value="names", help="Print only the names of the documents.")
+@click.option("-c", "shown", flag_value="counts", help="Print only the number of matching lines of each document.")
 @click.option(
-    "-U", "--context", type=click.IntRange(0, 10_000), default=0, metavar="N", help="N lines above and below, too."
+    "-U",
+    "--context",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    metavar="N",
+    help="Also print N lines above and below.",
 )
 @click.option(
     "--collection",
     multiple=True,
     help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
 )
-@click.option("--at", "ref", metavar="REF", help="At a git ref, a revision, or a branch of the knowledge base.")
+@click.option("--at", "ref", metavar="REF", help="Search a git ref, a revision or a KB branch.")
 @answering.strict_option
 def command(
     invocation: Invocation,

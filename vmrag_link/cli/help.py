@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from click.shell_completion import CompletionItem
 
 from vmrag_link.cli import commands
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-
-if TYPE_CHECKING:
-    pass
+from vmrag_link.errors import UsageInvalid
 
 
 def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:  # noqa: ARG001
@@ -21,8 +17,14 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
 
 @vmrag_command("help")
 @click.argument("command", nargs=-1, shell_complete=_names)
-def command(invocation: Invocation, *, command: tuple[str, ...]) -> None:
-    """Explain a command, as its --help does; without one, list them all."""
+@click.option("--all", "list_all", is_flag=True, help="List all commands.")
+def command(invocation: Invocation, *, command: tuple[str, ...], list_all: bool) -> None:
+    """Explain a command.
+
+    Without a command, it lists the everyday commands.
+    """
+    if list_all and command:
+        raise UsageInvalid("--all lists all commands, so it takes no command.", hint="vmrag help --all")
     context = click.get_current_context().find_root()
     for name in command:
         group = context.command
@@ -32,5 +34,13 @@ def command(invocation: Invocation, *, command: tuple[str, ...]) -> None:
         if found is None:
             context.fail(f"There is no command '{name}'.")
         context = click.Context(found, info_name=name, parent=context)
-    text = context.get_help()
+    text = _list_commands(context) if list_all else context.get_help()
     invocation.emit({"command": context.command_path, "help": text}, text.splitlines())
+
+
+def _list_commands(context: click.Context) -> str:
+    from vmrag_link.cli.main import write_commands
+
+    formatter = context.make_formatter()
+    write_commands(formatter, commands.list_all())
+    return formatter.getvalue().strip("\n")

@@ -25,9 +25,11 @@ DETAILS: dict[Form, Detail] = {"names": "names", "status": "names", "stat": "sta
 
 def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--stat`, `--name-only` and `--name-status`: `form` of the function, None without them."""
-    stat = click.option("--stat", "form", flag_value="stat", help="How many words each document gained and lost.")
-    names = click.option("--name-only", "form", flag_value="names", help="The names of the documents that differ.")
-    status = click.option("--name-status", "form", flag_value="status", help="Names, with A, M or D before them.")
+    stat = click.option("--stat", "form", flag_value="stat", help="Count the words that each document gained and lost.")
+    names = click.option(
+        "--name-only", "form", flag_value="names", help="Print only the names of the changed documents."
+    )
+    status = click.option("--name-status", "form", flag_value="status", help="Print the names with A, M or D.")
     return stat(names(status(function)))
 
 

@@ -43,38 +43,36 @@ class ImportRequest(Record, frozen=True):
 
 @vmrag_command("import")
 @click.argument("sources", nargs=-1)
-@click.option("--collection", help="The collection to import into; made if it is not there.")
+@click.option("--collection", help="Collection to import into. It is created if it does not exist.")
 @click.option(
     "--library",
     "library_name",
-    help="The library to take files and pages into; made if it is not there. Pages go into 'default' by default.",
+    help="Library to import into (default for pages: 'default'). It is created if it does not exist.",
 )
 @click.option(
     "--base",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="With --collection: the folder from which ids count, from now on; by default the repository's root.",
+    help="With --collection: folder that the ids are relative to (default: the repository's root).",
 )
-@click.option("--prune", is_flag=True, help="Remove the documents whose file is gone from the folders.")
+@click.option("--prune", is_flag=True, help="Remove documents whose files no longer exist in the folders.")
 @click.option(
     "--replace",
     is_flag=True,
-    help="With --collection: let files take the place of documents that came from other files.",
+    help="With --collection: replace documents that came from other files.",
 )
 @click.option(
     "--exclude",
     multiple=True,
     metavar="PATTERN",
-    help="Leave out what a .gitignore with this line at the root of the repository would name; may be given again.",
+    help="Skip files that match this .gitignore pattern. Can be repeated.",
 )
-@click.option("--include-ignored", is_flag=True, help="Take files that git ignores, too.")
-@click.option("--include-generated", is_flag=True, help="Take files that are generated, too.")
+@click.option("--include-ignored", is_flag=True, help="Include files that git ignores.")
+@click.option("--include-generated", is_flag=True, help="Include generated files, such as lock files.")
 @click.option("--copy", is_flag=True, help="Store copies of files that git tracks. Copies do not follow their files.")
-@click.option("--metadata", metavar="JSON", help="With --library: what is kept with each document, an object.")
-@click.option(
-    "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
-)
-@click.option("--most", type=click.IntRange(1), help="With --sitemap: how many pages at the most.")
+@click.option("--metadata", metavar="JSON", help="With --library: JSON object to store with each document.")
+@click.option("--sitemap", "of_site", is_flag=True, help="Import the pages that the site's sitemap lists.")
+@click.option("--most", type=click.IntRange(1), help="With --sitemap: maximum number of pages.")
 def command(
     invocation: Invocation,
     *,
@@ -92,36 +90,17 @@ def command(
     of_site: bool,
     most: int | None,
 ) -> int:
-    """Store files, folders and web pages as documents, one document a file or page.
+    """Store files, folders and web pages as documents.
 
-    Markdown, text, reStructuredText, AsciiDoc, MDX, HTML, CSV, JSON, XML and notebooks are read;
-    PDF needs the extra 'pdf', Word, PowerPoint, Excel and EPUB the extra 'convert'.
+    It reads Markdown, text, reStructuredText, AsciiDoc, MDX, HTML, CSV, JSON, YAML, XML and
+    notebooks. The extra 'pdf' adds PDF, and 'convert' adds Word, PowerPoint, Excel and EPUB. Run
+    'vmrag commit' to pin the documents.
 
-    Left out, and listed with the reason: hidden files; what git ignores, as a .gitignore of any
-    folder, .git/info/exclude or your own list says; generated files, which are lock files
-    (package-lock.json, npm-shrinkwrap.json, packages.lock.json) and those that .gitattributes calls
-    linguist-generated; what --exclude names. A file or folder that is named here is taken, even if
-    git ignores it.
+    Tracked files that a source can read are not stored; use 'vmrag sources add PATH'. Hidden,
+    ignored and generated files are skipped, unless you name them.
 
-    With --collection: a document's id is the path of its file below the collection's import base:
-    docs/setup.md where that is the repository's root, setup.md with --base docs. The base is
-    recorded with the collection, so a file gets the same id whether it is named itself or a folder
-    above it, from whatever directory, on whatever machine. A file that is a document already stays
-    that document, also after 'git mv': the id stays, and so does its history. The title is the one
-    in the front matter, else the first heading, else the file's name. Files outside the repository
-    need a --base there, once on each machine. Nothing is stored where another file has an id
-    already.
-
-    With --library, and with URLs: a library knows each document by its file's path or its URL, and
-    what it was made of. What has not changed is skipped; what has takes the place of its document.
-
-    With --sitemap: pages of the sitemap's own host, as its robots.txt allows. 'vmrag refresh' asks
-    for them again.
-
-    Files that git tracks in this repository, and that a source can read, are not stored: 'vmrag
-    sources add PATH' makes them documents of each commit. --copy stores them.
-
-    The documents can be found at once; 'vmrag commit' pins them.
+    With --collection, the id is the file's path below the base, such as docs/setup.md, and stays
+    after 'git mv'. With --library, or for URLs, 'vmrag refresh' can update the documents.
     """
     if not sources:
         raise UsageInvalid(

@@ -68,10 +68,10 @@ def command(
     template: Path | None,
     sources: bool,
 ) -> None:
-    """Make files of the repository searchable: write and stage .vmrag.yaml.
+    """Make files of the repository searchable.
 
-    Files that git tracks become documents of each commit. vmrag does not store them, so a clone
-    needs no further command.
+    It writes and stages .vmrag.yaml. Files that git tracks become documents of each commit.
+    vmrag does not store them, so a clone needs no further command.
 
     A knowledge base stores other text, such as pages and PDF files. The first 'vmrag add' or
     'vmrag import' creates it. --knowledge-base creates it now, with its pin, hooks and merge

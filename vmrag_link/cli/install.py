@@ -21,22 +21,21 @@ if TYPE_CHECKING:
 
 
 @vmrag_command("install")
-@click.option(
-    "--worktree", is_flag=True, help="Let the hooks act in this work tree only, not in the repository's others."
-)
+@click.option("--worktree", is_flag=True, help="Install the hooks for this worktree only.")
 @click.option(
     "--hooks",
     metavar="NAME,…",
-    help="Install only these, such as post-checkout,post-merge; others of vmrag's stay. Remembered.",
+    help="Install only these hooks, such as post-checkout,post-merge. The choice is remembered.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Also into a hooks directory outside of the repository, or with files that git tracks.",
+    help="Allow a hooks directory outside the repository, or one with files that git tracks.",
 )
 def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
-    """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are
-    kept, and run, too.
+    """Install the git hooks and the merge driver.
+
+    Existing hooks are kept and also run.
     """
     names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:

@@ -19,18 +19,21 @@ if TYPE_CHECKING:
 
 @vmrag_command("link")
 @click.option(
-    "--repo", type=click.Path(path_type=Path), default=Path(), help="The repository of the commit; may be bare."
+    "--repo", type=click.Path(path_type=Path), default=Path(), help="Repository of the commit, which can be bare."
 )
-@click.option("--git-commit", default="HEAD", show_default=True, help="The commit to link.")
-@click.option("--bidirectional", is_flag=True, help="Let the link file name the revision, too, and stage it.")
+@click.option("--git-commit", default="HEAD", show_default=True, help="Commit to link.")
+@click.option("--bidirectional", is_flag=True, help="Also write the revision to the link file, and stage it.")
 @click.option(
     "--link-file",
     default=PIN_NAME,
     show_default=True,
-    help="The link file, relative to the top of the work tree; the name of a new one ends so, too.",
+    help="Link file, relative to the top of the working tree.",
 )
 def command(invocation: Invocation, *, repo: Path, git_commit: str, bidirectional: bool, link_file: str) -> int:
-    """Link a code commit to the revision of the knowledge that this work tree stands at."""
+    """Link a git commit to a revision.
+
+    It records that the commit belongs to the revision of this working tree.
+    """
     from vmrag_link.ops.links import link as operation
 
     with invocation.workspace() as ws:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 @vmrag_command("links")
 @click.argument("action", type=click.Choice(["list", "show", "rebuild"]), default="list")
 @click.argument("ref", required=False)
-@click.option("--revision", help="list: only the commits that are linked to this revision.")
+@click.option("--revision", help="list: only commits that are linked to this revision.")
 def command(invocation: Invocation, *, action: str, ref: str | None, revision: str | None) -> None:
-    """Show which revision of the knowledge belongs to which code commit, or derive that from git's
-    history again.
+    """Show the revision of each git commit.
+
+    'rebuild' derives the links from git's history again.
     """
     if (action == "show") != (ref is not None) or (revision and action != "list"):
         raise UsageInvalid(

@@ -22,7 +22,10 @@ UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 @click.option("--collection", help="Only this collection.")
 @click.option("--outdated", is_flag=True, help="Only notes whose cited files or lines changed later.")
 def command(invocation: Invocation, *, collection: str | None, outdated: bool) -> None:
-    """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
+    """List the documents.
+
+    The marks + ~ - show added, modified and removed documents that are not committed.
+    """
     from vmrag_link.ops.documents import listing
 
     with invocation.workspace() as ws:

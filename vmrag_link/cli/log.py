@@ -30,10 +30,10 @@ _WIDTH = 2
 
 @vmrag_command("log")
 @click.argument("places", nargs=-1, metavar="[REF | A..B | A...B] [DOC]")
-@click.option("-n", "limit", type=click.IntRange(1), help=f"How many revisions (default: {USUAL}).")
-@click.option("--oneline", is_flag=True, help="One line a revision, with the git commits that pin it.")
-@click.option("--graph", is_flag=True, help="Draw the lines of descent beside it.")
-@click.option("-p", "--patch", is_flag=True, help="With what each revision changed, word by word.")
+@click.option("-n", "limit", type=click.IntRange(1), help="Maximum number of revisions (default: 20).")
+@click.option("--oneline", is_flag=True, help="Print one line for each revision.")
+@click.option("--graph", is_flag=True, help="Draw the graph of revisions.")
+@click.option("-p", "--patch", is_flag=True, help="Show the changes of each revision word by word.")
 @history_view.form_options
 def command(
     invocation: Invocation,
@@ -45,16 +45,14 @@ def command(
     patch: bool,
     form: Form | None,
 ) -> None:
-    """Show the history of the knowledge base, newest first, with the git commits that pin each
-    revision.
+    """Show the revisions and the git commits that pin them.
 
-    Of this work tree, or of REF: a git ref, a revision, or a branch of the knowledge base. A..B:
-    what B has and A has not. A...B: what one of them has and the other has not. With DOC:
-    the revisions that changed this document, by whatever name it went; of a document of a source
-    the commits of git that changed the file.
+    The newest is first. REF is a git ref, a revision or a KB branch (default: the working
+    tree). A..B lists the revisions in B that are not in A, and A...B those in only one of
+    them. In parentheses are HEAD, and the branches and tags at the revision.
 
-    In parentheses stands what of the code is at a revision: HEAD, branches, and tags, which are the
-    tags of the knowledge, too.
+    With DOC, the command lists the revisions that changed the document, also under earlier
+    names. For a file of a source, it lists git commits.
     """
     shown: Form | None = form or ("text" if patch else None)
     detail = history_view.DETAILS[shown] if shown else None

@@ -30,10 +30,11 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        width = max(map(len, commands.names()))
-        for topic, lines in commands.every().items():
-            with formatter.section(topic):
-                formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
+        write_commands(formatter, commands.list_everyday())
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        formatter.write_paragraph()
+        formatter.write_text("'vmrag help --all' lists all commands. 'vmrag COMMAND --help' explains one.")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -43,6 +44,14 @@ class LazyGroup(click.Group):
             near = nearest(name, commands.names())
             ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near}'?" if near else ""))
         return super().resolve_command(ctx, args)
+
+
+def write_commands(formatter: click.HelpFormatter, topics: Mapping[str, Mapping[str, str]]) -> None:
+    """Write commands and their lines, by topic."""
+    width = max(len(name) for lines in topics.values() for name in lines)
+    for topic, lines in topics.items():
+        with formatter.section(topic):
+            formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
 
 
 def _say_version(ctx: click.Context) -> None:

@@ -161,7 +161,7 @@ def command(
     rules: bool,
     print_only: bool,
 ) -> int:
-    """Serve documentation, code and stored documents to agents (MCP).
+    """Serve documents and code to agents (MCP).
 
     `vmrag mcp install` adds this server to the configuration of an MCP client, and `vmrag mcp
     uninstall` removes it. Clients start `vmrag-mcp`, which is the same command.

@@ -17,18 +17,22 @@ if TYPE_CHECKING:
 
 @vmrag_command("merge")
 @click.argument("source", required=False, metavar="[REF|REVISION|KB-BRANCH]")
-@click.option("--no-commit", is_flag=True, help="Leave the result uncommitted, to be looked at first.")
-@click.option("--continue", "proceed", is_flag=True, help="Finish the open merge when its conflicts are resolved.")
-@click.option("--abort", is_flag=True, help="Give the open merge up.")
-@click.option("--repair", metavar="COMMIT", help="Take in what this code commit dropped: it merged, but not the pins.")
+@click.option("--no-commit", is_flag=True, help="Leave the result uncommitted.")
+@click.option("--continue", "proceed", is_flag=True, help="Finish the open merge after its conflicts are resolved.")
+@click.option("--abort", is_flag=True, help="Abort the open merge.")
+@click.option(
+    "--repair",
+    metavar="COMMIT",
+    help="Merge the documents that this git commit dropped, because it merged without the pins.",
+)
 def command(
     invocation: Invocation, *, source: str | None, no_commit: bool, proceed: bool, abort: bool, repair: str | None
 ) -> int:
-    """Take other knowledge into that of the checked-out code: what a git ref pins, a revision, or a
-    KB branch.
+    """Merge other documents into those of the checked-out code.
 
-    Exit code 1 when documents are in conflict: `vmrag resolve` decides about them. A name that
-    begins with vmrag/wip/ brings uncommitted documents back that were set aside.
+    The source is a git ref whose pin is merged, a revision or a KB branch. A name that begins
+    with vmrag/wip/ restores stashed documents. The exit code is 1 if documents are in
+    conflict; 'vmrag resolve' resolves them.
     """
     if sum(map(bool, (source, proceed, abort, repair))) != 1 or (no_commit and not source):
         raise UsageInvalid("Give one of: what to merge, --continue, --abort, --repair.", hint="vmrag merge --help")

@@ -20,14 +20,15 @@ _NAMES = {"doltlite": "the embedded engine", "dolt": "Dolt"}
 
 
 @vmrag_command("migrate")
-@click.option("--to", type=click.Choice(["dolt", "doltlite"]), help="The engine that is to store it.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be carried, and how long it may take.")
-@click.option("--undo", is_flag=True, help="Go back to the knowledge base of before, while nothing new was committed.")
+@click.option("--to", type=click.Choice(["dolt", "doltlite"]), help="Engine to move to.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be copied, and an estimate of the time.")
+@click.option("--undo", is_flag=True, help="Return to the old knowledge base, if nothing new was committed.")
 def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool) -> int:
-    """Move the knowledge base to another engine, with every revision that branches and pins reach.
+    """Move the knowledge base to another engine.
 
-    Pins of old commits go on meaning what they meant. A run that was stopped goes on when it is
-    started again, and the knowledge base of before stays until `vmrag gc --apply`.
+    It copies every revision that branches and pins reach. Pins of old commits stay valid. An
+    interrupted run continues when you start it again. The old knowledge base stays until
+    'vmrag gc --apply'.
     """
     if undo == (to is not None) or (undo and dry_run):
         raise UsageInvalid("Say either where to move it, or --undo.", hint="vmrag migrate --to dolt --dry-run")

@@ -22,7 +22,7 @@ from vmrag_link.paths import CONFIG_NAME
 )
 @click.option("--folder", metavar="DIR", default="", help="Folder for the files (default: .vmrag/COLLECTION).")
 def command(invocation: Invocation, *, collection: str, target: Literal["files", "store"], folder: str) -> None:
-    """Move the documents of a collection between the knowledge base and files.
+    """Move documents between the knowledge base and files.
 
     'vmrag move notes --to files' writes each document of the stored collection notes as a Markdown
     file that git merges, with its metadata, and removes the collection. 'vmrag move notes --to

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @vmrag_command("path")
 @click.argument("what", type=click.Choice(["kb", "index", "chroma"]), default="kb")
-@click.option("--working", is_flag=True, help="A Chroma store that holds the uncommitted documents, too.")
+@click.option("--working", is_flag=True, help="Print a Chroma store that also has the uncommitted documents.")
 def command(invocation: Invocation, *, what: Place, working: bool) -> None:
-    """Print where the knowledge base, the index, or the Chroma store for other clients lies.
+    """Print the path of the knowledge base or the index.
 
-    `vmrag path chroma` waits for Chroma's store. The store holds committed text only: the pinned
-    documents, and the files of HEAD that `chroma.sources` selects. It never changes, and stays
-    for at least an hour after this command. It uses the names of the collections. Chroma accepts
-    only names of three or more characters, so a hash follows a shorter name.
+    'vmrag path chroma' waits for Chroma's store and prints its path, tenant and database. The
+    store contains committed text only: the pinned documents, and the files of HEAD that
+    'chroma.sources' selects. It never changes, and stays for at least an hour. A collection
+    whose name is shorter than three characters gets a hash at its end.
     """
     from vmrag_link.ops.index import paths
 

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @vmrag_command("pin")
 @click.argument("revision", required=False, metavar="[REVISION|KB-BRANCH]")
-@click.option("--empty", is_flag=True, help="Pin the revision without documents, which the knowledge base begins with.")
+@click.option("--empty", is_flag=True, help="Pin the first revision, which has no documents.")
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on from REVISION without the pinned revisions that nobody has; the remotes are asked.",
+    help="Continue from REVISION without pinned revisions that no remote has.",
 )
-@click.option("--offline", is_flag=True, help="With --accept-loss: ask no remote, which may have one of them.")
+@click.option("--offline", is_flag=True, help="With --accept-loss: do not contact the remotes.")
 def command(invocation: Invocation, *, revision: str | None, empty: bool, accept_loss: bool, offline: bool) -> int:
-    """Let .dolt-version name a revision (by default the newest of this branch), stage it and go
-    there.
+    """Pin a revision in .dolt-version.
 
-    A commit that pins nothing yet, an old tag say, takes the knowledge that answers there by
-    default; what else it could take is said.
+    Without a revision, it pins the newest one of this branch. It stages the pin and switches
+    to the revision. If the commit has no pin yet, such as an old tag, the command chooses a
+    revision and lists the alternatives.
 
-    --accept-loss records what is given up in a revision on top of REVISION, which reviewers and
-    `vmrag verify` see. It counts only where the lost revision is missing.
+    --accept-loss records in a new revision on top of REVISION that pinned revisions are lost.
+    Reviewers and 'vmrag verify' see the record.
     """
     if offline and not accept_loss:
         raise UsageInvalid("--offline needs --accept-loss.", hint="vmrag pin --help")

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 @click.option(
     "--branch",
     metavar="KB-BRANCH",
-    help="Merge this KB branch of the remote, also what the code reverted or never pinned.",
+    help="Merge this KB branch of the remote, even if the code reverted or never pinned it.",
 )
 def command(invocation: Invocation, *, remote: str | None, branch: str | None) -> int:
-    """Fetch, and merge what the upstream of the checked-out branch pins, without its code.
+    """Fetch, and merge the documents of the upstream branch.
 
-    The upstream counts as `git fetch` brought it last; without one, the remote's branch of the same
-    name does. What the code has reverted stays reverted. (`git pull` brings code and knowledge at
-    once.) Exit code 1 when documents are in conflict.
+    It merges the revision that the upstream branch pins, as 'git fetch' fetched it last,
+    without merging code. ('git pull' merges both.) Without an upstream, it uses the remote's
+    branch of the same name. Reverted documents stay reverted. The exit code is 1 if documents
+    are in conflict.
     """
     from vmrag_link.ops.branches import pull as operation
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @vmrag_command("push")
 @click.argument("remote", required=False)
-@click.option(
-    "--branch", "branches", multiple=True, metavar="KB-BRANCH", help="Push this one; may be given several times."
-)
+@click.option("--branch", "branches", multiple=True, metavar="KB-BRANCH", help="Push this KB branch. Can be repeated.")
 @click.option("--all", "every", is_flag=True, help="Push all KB branches, and the pins of every git ref.")
-@click.option("--force", is_flag=True, help="Move branches that hold more there, too; what they held stays reachable.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite KB branches that have more revisions there. The revisions stay reachable."
+)
 @click.option(
     "--delete",
     multiple=True,
     metavar="KB-BRANCH",
-    help="Take this one away from the remote, and push nothing; what it holds stays reachable there.",
+    help="Delete this KB branch on the remote. Its revisions stay reachable there.",
 )
 def command(
     invocation: Invocation,
@@ -38,10 +38,11 @@ def command(
     force: bool,
     delete: tuple[str, ...],
 ) -> None:
-    """Push the knowledge that the history of HEAD pins, and HEAD's KB branch.
+    """Push the revisions that the code pins.
 
-    With the hooks installed `git push` does so by itself. REMOTE: a git remote or a URL, in place
-    of the code's own remote.
+    It pushes the revisions that the history of HEAD pins, and the KB branch of HEAD. If the
+    hooks are installed, 'git push' runs this command. REMOTE is a git remote or a URL
+    (default: the code's own remote).
     """
     from vmrag_link.ops.publish import push as operation
 

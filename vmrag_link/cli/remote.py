@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 @vmrag_command("remote")
-@click.option("--trust", metavar="URL", help="Let pins and settings files name this remote from now on.")
-@click.option("--forget", metavar="URL", help="Do not trust it any more.")
+@click.option("--trust", metavar="URL", help="Trust this remote, so pins and settings files can name it.")
+@click.option("--forget", metavar="URL", help="Stop trusting this remote.")
 def command(invocation: Invocation, *, trust: str | None, forget: str | None) -> None:
-    """Show where the knowledge base travels, as of when that was last asked; asks no network."""
+    """Show the remotes of the knowledge base.
+
+    It uses no network, and shows the branches as of the last contact.
+    """
     from vmrag_link.ops.remotes import destinations as operation
 
     with invocation.workspace() as ws:

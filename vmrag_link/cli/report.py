@@ -36,34 +36,31 @@ _FILE = click.Path(path_type=Path)
 @vmrag_command("report")
 @click.argument("base", metavar="BASE")
 @click.argument("head", metavar="[HEAD]", default=HEAD)
-@click.option("--html", type=_FILE, metavar="FILE", help="Write a page with all differences, which needs nothing else.")
+@click.option("--html", type=_FILE, metavar="FILE", help="Write a self-contained HTML page with all differences.")
 @click.option(
     "--markdown",
     "summary",
     type=_FILE,
     metavar="FILE",
-    help="Write Markdown below 1 MiB, as for a job's summary; - prints it.",
+    help="Write Markdown below 1 MiB, for example for a job summary. - prints it.",
 )
-@click.option(
-    "--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: say there what changes, in a note."
-)
+@click.option("--gitlab-note", is_flag=True, help="Write the report as a note on the GitLab merge request of this job.")
 def command(
     invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None, gitlab_note: bool
 ) -> None:
-    """Show what a pull request does to the knowledge: BASE HEAD, by default that of HEAD.
+    """Report what a pull request changes in the documents.
 
-    As a pull request shows code, it is what HEAD brings since it left BASE, from their merge base
-    on (as git diff BASE...HEAD): documents added, changed, moved and removed, revisions, and golden
-    queries that HEAD's knowledge answers otherwise. BASE and HEAD are git refs, revisions or
-    branches of the knowledge base; a name that git knows is git's. Texts are in the files, in
-    --json, and in what > FILE gets, which is Markdown. Files that are documents of sources are
-    among the documents; those of code are counted. The answers need an index of both sides, which
-    is built if it is not there. Nothing that is found fails the command: that is for 'vmrag verify'
-    and 'vmrag check'.
+    Like 'git diff BASE...HEAD', it compares HEAD with the merge base: documents that were
+    added, changed, moved or removed, revisions, and golden queries with other answers. BASE
+    and HEAD are git refs, revisions or KB branches. Without arguments, it reports HEAD's pull
+    request.
 
-    --gitlab-note says what the Action's comment says, with the variable GITLAB_TOKEN, a project's
-    access token with the scope api. One note is kept and edited; none is begun where documents and
-    answers stay as they are.
+    Redirect the output to get Markdown. The command builds the indexes of both sides if
+    needed. It never fails because of what it reports; use 'vmrag verify' and 'vmrag check'
+    for that.
+
+    --gitlab-note needs a token with the scope 'api' in GITLAB_TOKEN. It edits its own note
+    and creates none if nothing changes.
     """
     if gitlab_note:
         from vmrag_link.ops.report import comment, comment_data, gitlab

@@ -30,41 +30,37 @@ Way = Literal["decide", "worktree", "tool", "lost", "list", "ask"]
 
 @vmrag_command("resolve")
 @click.argument("conflicts", nargs=-1, metavar="[[COLLECTION/]DOC]...")
-@click.option(
-    "--ours", "side", flag_value="ours", help="Take our side of these conflicts (by default of all open ones)."
-)
-@click.option("--theirs", "side", flag_value="theirs", help="Take their side.")
-@click.option("--union", "side", flag_value="union", help="Take both texts of each hunk, ours first.")
+@click.option("--ours", "side", flag_value="ours", help="Use our side of these conflicts (default: of all).")
+@click.option("--theirs", "side", flag_value="theirs", help="Use their side of these conflicts (default: of all).")
+@click.option("--union", "side", flag_value="union", help="Use both texts of each hunk, ours first.")
 @click.option(
     "--hunk",
     "hunks",
     multiple=True,
     metavar="N=ours|theirs|union",
-    help="Decide about one hunk of a text; may be given several times.",
+    help="Resolve one hunk of a text. Can be repeated.",
 )
 @click.option(
     "--field",
     "fields",
     multiple=True,
     metavar="FIELD=ours|theirs",
-    help="Decide about one field, or about one key: metadata.KEY=theirs; may be given several times.",
+    help="Resolve one field, or one key such as metadata.KEY=theirs. Can be repeated.",
 )
 @click.option(
-    "--file", type=click.Path(path_type=Path, allow_dash=True), help="Take this file's text; - reads standard input."
+    "--file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Use the text of this file. - reads standard input.",
 )
-@click.option(
-    "--from-worktree", is_flag=True, help="Take the texts of the merged files that these documents came from."
-)
-@click.option(
-    "--tool", metavar="TOOL", help="Merge the texts in this tool of git mergetool; '' for the configured one."
-)
+@click.option("--from-worktree", is_flag=True, help="Use the merged files that these documents came from.")
+@click.option("--tool", metavar="TOOL", help="Open this tool of git mergetool. '' is the configured one.")
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on with the other side where one pins a revision that nobody has; the remotes are asked.",
+    help="Continue with the other side if one side pins a revision that no remote has.",
 )
-@click.option("--offline", is_flag=True, help="With --accept-loss: ask no remote, which may have it.")
-@click.option("--list", "only_list", is_flag=True, help="Show the conflicts and ask nothing.")
+@click.option("--offline", is_flag=True, help="With --accept-loss: do not contact the remotes.")
+@click.option("--list", "only_list", is_flag=True, help="List the conflicts.")
 def command(
     invocation: Invocation,
     *,
@@ -79,13 +75,12 @@ def command(
     offline: bool,
     only_list: bool,
 ) -> int:
-    """Decide about the documents that both sides of a merge changed. On a terminal: one conflict
-    after the other.
+    """Resolve the documents that are in conflict.
 
-    Texts are merged by line; what is left are hunks, which can be decided one by one. A side that
-    is taken is taken for what is in conflict: what only one side changed stays as it is. Works for
-    git's own merges, also after `git add`, and for vmrag merge. Decisions are kept; it can be left
-    and gone on with later. Exit code 1 while something is undecided.
+    On a terminal, the command shows one conflict after the other. Texts are merged by line,
+    so only hunks that both sides changed are in conflict. It works for git's merges, also
+    after 'git add', and for 'vmrag merge'. You can stop and continue later. The exit code is
+    1 while a conflict remains.
     """
     numbered = _parts(hunks, "hunk", "1").items()
     parts = _parts(fields, "field", "title") | {hunk_part(number): take for number, take in numbered}

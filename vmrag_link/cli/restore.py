@@ -22,23 +22,26 @@ if TYPE_CHECKING:
 @vmrag_command("restore")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "-s", "--source", "ref", metavar="REF", help="Take them as they are there, instead of as they were committed."
+    "-s",
+    "--source",
+    "ref",
+    metavar="REF",
+    help="Restore from this git ref, revision or KB branch (default: the last commit).",
 )
 @click.option("--undo", is_flag=True, help="Restore the text of a note that a command replaced or deleted.")
-@click.option("--collection", help="The collection that they are in; names are ids then.")
-@click.option("--yes", is_flag=True, help="Do not ask, also where everything is given up that is not committed.")
+@click.option("--collection", help="Collection of the documents. Names are ids then.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(
     invocation: Invocation, *, names: tuple[str, ...], ref: str | None, undo: bool, collection: str | None, yes: bool
 ) -> int:
-    """Take documents as they were committed, or as they are in another place: a git ref, a
-    revision, a branch of the knowledge base.
+    """Discard uncommitted changes, or bring documents back.
 
-    NAME is a document, a folder, a COLLECTION or a pattern, as in 'vmrag rm'; without any, all are
-    meant. What was added or changed since is given up; texts that were never committed are kept in
-    a revision, which is printed with the command that brings them back. With --source the result is
-    uncommitted; 'vmrag commit' pins it.
+    NAME is a document, a folder, a COLLECTION or a pattern, as in 'vmrag rm'. Without a name,
+    the command restores all. Texts that were never committed are kept in a revision, and the
+    output names the command that restores them. With --source, the result is uncommitted; run
+    'vmrag commit'.
 
-    A note is restored as HEAD has it, or --source. --undo restores the text that a command replaced
+    A note is restored from HEAD or --source. --undo restores a text that a command replaced
     or deleted before git had it, for example 'vmrag restore --undo decisions/search'.
     """
     from vmrag_link.ops.branches import restore as operation

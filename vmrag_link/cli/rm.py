@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @vmrag_command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--collection", help="The collection that they are in; names are ids then.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only list what would be removed.")
-@click.option("--yes", is_flag=True, help="Do not ask before folders, collections and what a pattern finds.")
+@click.option("--collection", help="Collection of the documents. Names are ids then.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list the documents.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(invocation: Invocation, *, names: tuple[str, ...], collection: str | None, dry_run: bool, yes: bool) -> int:
-    """Remove documents; 'vmrag commit' pins the removal. Files are not touched.
+    """Remove documents, folders or collections.
 
-    NAME is a document (COLLECTION/DOC, or DOC alone where one collection has it), a folder of
-    documents (COLLECTION/guide), a whole COLLECTION, or a pattern in quotes ('COLLECTION/*.txt'; *
-    matches slashes, too). Where it stands for more than one document, you are asked first. 'vmrag
-    restore' brings back what was removed.
+    NAME is a document (COLLECTION/DOC, or DOC if it is unique), a folder (COLLECTION/guide),
+    a COLLECTION, or a quoted pattern ('COLLECTION/*.txt', where * also matches slashes). If
+    it matches several documents, the command asks for confirmation. Files are not changed.
+    'vmrag commit' pins the removal, and 'vmrag restore' brings the documents back.
     """
     from vmrag_link.ops.documents.remove import remove_named
     from vmrag_link.ops.system import stores

@@ -22,21 +22,19 @@ from vmrag_link.workspace import Workspace
 @vmrag_command("show")
 @click.argument("shown", required=False, metavar="[[REF:][COLLECTION/]DOC | REF]")
 @history_view.form_options
-@click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
+@click.option("--raw", is_flag=True, help="Print the exact bytes, also on a terminal and in a CI job.")
 def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw: bool) -> None:
-    """Print the text of a document, or of a text file that git tracks: of this work tree, or at
-    REF, a git ref, a revision, or a branch of the knowledge base. Or show the revision that REF
-    names: message, author, date, the git commits that pin it, and what it changed; without a name,
-    the one here.
+    """Print a document, a file, or the changes of a revision.
 
-    COLLECTION can be left out where one collection alone has the document. REF ends at the first
-    colon at which it is one. If a document's own name reads like that: WORKING:COLLECTION/DOC names
-    it without doubt. A document that is called as a REF goes first; refs/heads/NAME and
-    refs/tags/NAME name the REF.
+    It prints the text of a document or of a text file that git tracks, from the working tree
+    or from REF: a git ref, a revision or a KB branch. If the argument is a REF alone, it
+    prints the revision: message, author, date, git commits that pin it, and changes.
 
-    A file or a program gets the exact bytes of a document. On a terminal control characters and
-    those that nobody sees are escaped, and in a job of GitHub Actions what its runner would take
-    for a command, unless standard output is a file.
+    COLLECTION is optional if the document's id is unique. If a document's name looks like a
+    REF, write WORKING:COLLECTION/DOC for the document, or refs/heads/NAME for the ref.
+
+    A pipe or file gets the exact bytes. On a terminal, control and invisible characters are
+    escaped.
     """
     with invocation.workspace() as ws:
         shown = name_from_top(ws, invocation.directory, shown) if shown else None

@@ -29,12 +29,14 @@ TITLES = {
 
 @vmrag_command("status")
 def command(invocation: Invocation) -> int:
-    """Show whether pin, knowledge base and index agree, which documents are not committed, which
-    files of sources differ from HEAD, and what is not pushed.
+    """Show the state of the pin, the documents and the index.
 
-    Exit code 1 if pin, knowledge base and index do not agree. Changes no document, and uses the
-    network only to fetch a pinned revision that the remote did not have before.
-    Long lists are cut, so that something of each kind is seen; -v and --json show all.
+    It shows whether pin, knowledge base and index agree, uncommitted documents, files of
+    sources that differ from HEAD, and unpushed revisions. Long lists are shortened; -v and
+    --json show all.
+
+    It changes no document. It uses the network only to fetch a pinned revision that is
+    missing. The exit code is 1 if pin, knowledge base and index do not agree.
     """
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
         report = operation.status(ws, with_changes=True, ask_remote=True)

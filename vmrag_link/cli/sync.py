@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 @click.option(
     "--rebuild",
     is_flag=True,
-    help="Build the index of the pinned revision again, from the documents and such cached vectors as prove themselves.",
+    help="Build the index of the pinned revision again.",
 )
 @click.option(
     "--wait",
     is_flag=True,
-    help="Wait for Chroma's store and the Chroma server, too, which otherwise follow in the background.",
+    help="Also wait for Chroma's store and the Chroma server.",
 )
 @click.option("--hooks", is_flag=True, help="Install missing git hooks. At a terminal, this is the default.")
 def command(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> None:
-    """Fetch and build everything that the checked-out commit needs.
+    """Fetch and build everything that the commit needs.
 
     It fetches the knowledge base that .dolt-version pins, installs missing git hooks and builds the
     index. It does not install hooks that you removed or did not want. A repository without a pin

@@ -45,8 +45,8 @@ def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`-m` and `-F`, as git has them for messages: `text` and `file` of the function."""
     kind = click.Path(path_type=Path, allow_dash=True)
-    file = click.option("-F", "--file", type=kind, help="The file that holds the text; - is standard input.")
-    text = click.option("-m", "--text", help="The text. Without it and without --file, git's editor opens.")
+    file = click.option("-F", "--file", type=kind, help="File with the text. - reads standard input.")
+    text = click.option("-m", "--text", help="Text. Without it and without --file, git's editor opens.")
     return text(file(function))
 
 

@@ -16,17 +16,19 @@ from vmrag_link.trust import Agreements
 
 
 @vmrag_command("trust")
-@click.option("--yes", is_flag=True, help="Agree without asking.")
-@click.option("--service", metavar="NAME", help="Let the collections of this repository ask that embedding service.")
-@click.option("--list", "listing", is_flag=True, help="Show what was agreed to on this machine.")
-@click.option("--revoke", is_flag=True, help="Forget what was agreed to in this repository.")
+@click.option("--yes", is_flag=True, help="Trust without asking.")
+@click.option(
+    "--service", metavar="NAME", help="Allow the collections of this repository to use this embedding service."
+)
+@click.option("--list", "listing", is_flag=True, help="List the trusted settings of all repositories on this machine.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the settings of this repository.")
 def command(invocation: Invocation, *, yes: bool, service: str | None, listing: bool, revoke: bool) -> int:
-    """See what the .vmrag.yaml of this clone asks for, and agree to it.
+    """Review and trust the settings of a clone.
 
-    Settings that name a host, a program or a file outside, or that decide what is written, shown or
-    published, count only after that. It is remembered for this repository and exactly these values,
-    in place of what was agreed to before.
-    Exit code 1 while something is not agreed to.
+    Some settings of .vmrag.yaml apply only if you trust them: those that name a host, a
+    program or a file outside, and those that decide what is written, shown or published.
+    Trust applies to this repository and to exactly these values. The exit code is 1 while a
+    setting is untrusted.
     """
     if sum((yes, service is not None, listing, revoke)) > 1:
         raise UsageInvalid("One of --yes, --service, --list and --revoke at a time.", hint="vmrag trust --help")

@@ -24,25 +24,27 @@ if TYPE_CHECKING:
 
 
 @vmrag_command("uninstall")
-@click.option("--worktree", is_flag=True, help="Only for this work tree, after `vmrag install --worktree`.")
-@click.option("--hooks", metavar="NAME,…", help="Remove only these.")
-@click.option("--force", is_flag=True, help="Also from a hooks directory outside of the repository.")
+@click.option("--worktree", is_flag=True, help="Remove them for this worktree only, after 'vmrag install --worktree'.")
+@click.option("--hooks", metavar="NAME,…", help="Remove only these hooks.")
+@click.option("--force", is_flag=True, help="Also remove them from a hooks directory outside the repository.")
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Also the merge driver and its attribute, settings, what you agreed to, the server in the files of MCP clients, and the "
-    "knowledge base, if it is pushed.",
+    help="Also remove the merge driver, settings, trust, the server in MCP clients, and the knowledge base if it is pushed.",
 )
 @click.option(
-    "--discard-knowledge", "discard", is_flag=True, help="With --all: also knowledge that only this machine has."
+    "--discard-knowledge",
+    "discard",
+    is_flag=True,
+    help="With --all: also delete documents that exist only on this machine.",
 )
 @click.option(
     "--remote",
     is_flag=False,
     flag_value="",
     metavar="REMOTE",
-    help="With --all: also delete the knowledge on this git remote, for everybody. Without a name, you are asked for it.",
+    help="With --all: also delete the knowledge base on this git remote, for all users.",
 )
 def command(
     invocation: Invocation,
@@ -54,11 +56,10 @@ def command(
     discard: bool,
     remote: str | None,
 ) -> None:
-    """Remove the git hooks and put back what was there before. The knowledge base stays, but for
-    --all.
+    """Remove the git hooks and restore the earlier ones.
 
-    --all removes nothing if something would be lost, and reports what. It keeps what you wrote,
-    such as golden queries.
+    The knowledge base stays, except with --all. --all removes nothing if documents would be
+    lost, and lists them. It keeps your own files, such as golden queries.
     """
     if worktree and hooks is not None:
         raise UsageInvalid("--worktree takes all hooks.", hint="vmrag uninstall --worktree")

@@ -23,10 +23,10 @@ _WIDTH = 13
 @vmrag_command("verify")
 @click.argument("revisions", required=False, metavar="[RANGE]")
 @click.option(
-    "--pull-request", nargs=2, metavar="BASE HEAD", help="The commits of HEAD, and what BASE has got in the meantime."
+    "--pull-request", nargs=2, metavar="BASE HEAD", help="Check the commits of HEAD, and those that BASE gained since."
 )
-@click.option("--remote", metavar="REMOTE", help="Fetch from it, and find what is pinned and not reachable there.")
-@click.option("--deepen", is_flag=True, help="In a shallow clone, fetch the history that decides; no ref moves.")
+@click.option("--remote", metavar="REMOTE", help="Fetch from this remote, and find pinned revisions that it lacks.")
+@click.option("--deepen", is_flag=True, help="In a shallow clone, fetch the missing history.")
 @case_options
 def command(
     invocation: Invocation,
@@ -37,15 +37,15 @@ def command(
     deepen: bool,
     files: CaseFiles,
 ) -> int:
-    """Find the code commits whose pin drops knowledge that their parents pin: merges made without
-    the merge driver, say.
+    """Find git commits whose pin drops documents.
 
-    RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and
-    origin's default branch has not. Where that is nothing, HEAD is compared with what it merged,
-    and each commit of its history that drops knowledge is reported. What a later commit has
-    repaired, or accepted by the trailer `Vmrag-Accept-Drop: COMMIT`, is only mentioned. Exit code 1
-    if something is lost or wrong, or if a shallow clone has too little history to tell of a range,
-    which --deepen fetches.
+    A merge without the merge driver can drop the documents of one side. RANGE is A..B, or a
+    commit with its whole history (default: commits of HEAD that origin's default branch
+    lacks). Losses that a later commit repaired, or accepted by the trailer
+    'Vmrag-Accept-Drop: COMMIT', are only mentioned.
+
+    The exit code is 1 if documents were dropped, a pin is wrong, or a shallow clone lacks
+    history; --deepen fetches it.
     """
     files.require(invocation)
     with invocation.workspace() as ws:

@@ -87,7 +87,6 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     A kind in which no chunk has more than nothing does not count.
     """
     by_vector = round(WHOLE * vector_weight)
-    by_words = WHOLE - by_vector
     weights = weigh_nearness([nearness_of(part) for part in collections], by_vector)
     scores: dict[int, int] = {}
     for each, (weight, whole) in zip(collections, weights, strict=True):

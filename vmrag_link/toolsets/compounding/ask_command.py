@@ -14,14 +14,16 @@ from vmrag_link.toolsets.compounding import ask as operation
 
 @vmrag_command("ask")
 @click.argument("question")
-@click.option("--collection", multiple=True, help="Only this collection; may be given several times.")
-@click.option("--project", "config", metavar="CONFIG", help="The documents of the project with this configuration.")
-@click.option("--external", is_flag=True, help="With --project: its other documentation.")
-@click.option("--sources", type=click.IntRange(1, 100), help="How many documents at most (default: 3).")
+@click.option("--collection", multiple=True, help="Only this collection. Can be repeated.")
+@click.option(
+    "--project", "config", metavar="CONFIG", help="Search the documents of the project with this configuration."
+)
+@click.option("--external", is_flag=True, help="With --project: search its external documentation.")
+@click.option("--sources", type=click.IntRange(1, 100), help="Maximum number of documents (default: 3).")
 @click.option(
     "--min-score",
     type=click.FloatRange(0, 1),
-    help="How similar a document must be (default: what suits the embedding model).",
+    help="Minimum similarity of a document (default: depends on the embedding model).",
 )
 @answering.strict_option
 def command(
@@ -35,11 +37,11 @@ def command(
     min_score: float | None,
     strict: bool,
 ) -> None:
-    """Answer a question from the documents, with citations; a file of a source by its path.
+    """Answer a question from the documents, with citations.
 
-    The nearest sentences of each document are quoted, word for word. A language model writes the
-    answer instead where the settings name one (llm.provider, llm.model), and no file of a source
-    is cited: these are sent nowhere.
+    The answer quotes the most similar sentences of each document. If the settings name a
+    language model (llm.provider, llm.model), it writes the answer instead. Files of sources
+    are never sent to a language model, so it cannot cite them.
     """
     if (external and not config) or (config and collection):
         raise UsageInvalid(

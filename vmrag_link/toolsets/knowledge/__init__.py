@@ -8,11 +8,7 @@ TOOLSET = Toolset(
     __name__,
     tools=(".tools", "vmrag_mcp.tools.any_document"),
     commands={
-        "issue": ToolsetCommand(
-            "Agents and tests", "Write down what was found out about an issue, and find it.", ".commands:issue"
-        ),
-        "doc": ToolsetCommand(
-            "Agents and tests", "Write down what should be known of a tool, and find it.", ".commands:doc"
-        ),
+        "issue": ToolsetCommand("Records", "Write and find logs about issues.", ".commands:issue"),
+        "doc": ToolsetCommand("Records", "Write and find documents about tools and libraries.", ".commands:doc"),
     },
 )

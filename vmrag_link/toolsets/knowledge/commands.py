@@ -26,13 +26,17 @@ from vmrag_link.toolsets.knowledge.records import LOG_TYPES, DocFields, IssueLog
 from vmrag_link.toolsets.knowledge.search import KnowledgeHit
 
 _TEXT_HINT = "use '-m TEXT' or '-F FILE'"
-_RAW = click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
-_LIMIT = click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many at the most; by default 50.")
-_OFFSET = click.option("--offset", type=click.IntRange(0), default=0, help="How many to pass over.")
-_PASSAGES = click.option("-k", "limit", type=click.IntRange(1, 100), default=5, help="How many passages; by default 5.")
-_TOOL = click.option("--tool", help="Only about this tool.")
-_CATEGORY = click.option("--category", help="Only of this category.")
-_NEW_METADATA = click.option("--metadata", metavar="JSON", help="An object that takes the place of the metadata.")
+_RAW = click.option("--raw", is_flag=True, help="Print the exact bytes, also on a terminal and in a CI job.")
+_LIMIT = click.option(
+    "-n", "--limit", type=click.IntRange(1), default=50, help="Maximum number of results (default: 50)."
+)
+_OFFSET = click.option("--offset", type=click.IntRange(0), default=0, help="Number of results to skip.")
+_PASSAGES = click.option(
+    "-k", "limit", type=click.IntRange(1, 100), default=5, help="Maximum number of passages (default: 5)."
+)
+_TOOL = click.option("--tool", help="Only documents about this tool.")
+_CATEGORY = click.option("--category", help="Only documents of this category.")
+_NEW_METADATA = click.option("--metadata", metavar="JSON", help="JSON object that replaces the metadata.")
 
 
 def _print_whole(invocation: Invocation, row: IssueLog | KnowledgeDoc, *, raw: bool) -> None:
@@ -55,8 +59,8 @@ def _hits(found: Sequence[tuple[str, str, KnowledgeHit]], query: str) -> Iterato
 
 issue = group(
     "issue",
-    "Write down what was found out about an issue, and find it. LOG is PROJECT#NUMBER, or NUMBER where there is one project, with "
-    ":TYPE behind it where the issue has several logs; or how the log's id begins.",
+    "Write and find logs about issues.\n\nLOG is PROJECT#NUMBER, or NUMBER if there is one project, with :TYPE if the issue has "
+    "several logs. The beginning of the log's id also works.",
 )
 _type = click.Choice(LOG_TYPES)
 
@@ -64,10 +68,19 @@ _type = click.Choice(LOG_TYPES)
 @vmrag_command("add")
 @click.argument("issue", metavar="[PROJECT#]NUMBER", required=True)
 @text_options
-@click.option("--type", "log_type", type=_type, default="implementation", help="One log of each for an issue.")
-@click.option("--title", default="", help="By default the first heading, else how the text begins.")
 @click.option(
-    "--metadata", metavar="JSON", default="{}", help='An object, e.g. \'{"author": "Ada", "tags": ["cache"]}\'.'
+    "--type",
+    "log_type",
+    type=_type,
+    default="implementation",
+    help="Type of the log. An issue has one log of each type.",
+)
+@click.option("--title", default="", help="Title (default: the first heading, or the beginning of the text).")
+@click.option(
+    "--metadata",
+    metavar="JSON",
+    default="{}",
+    help='JSON object, for example \'{"author": "Ada", "tags": ["cache"]}\'.',
 )
 def add_log(
     invocation: Invocation,
@@ -79,7 +92,10 @@ def add_log(
     title: str,
     metadata: str,
 ) -> None:
-    """Log what was found out about an issue of a project, or done; a new project is made."""
+    """Store a log about an issue of a project.
+
+    A project that does not exist is created.
+    """
     content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
     with invocation.workspace() as ws:
         follow_and_warn(ws)
@@ -94,8 +110,8 @@ def add_log(
 @vmrag_command("edit")
 @click.argument("log")
 @text_options
-@click.option("--type", "log_type", type=_type, help="Another type.")
-@click.option("--title", help="Another title.")
+@click.option("--type", "log_type", type=_type, help="New type.")
+@click.option("--title", help="New title.")
 @_NEW_METADATA
 def edit_log(
     invocation: Invocation,
@@ -107,7 +123,10 @@ def edit_log(
     title: str | None,
     metadata: str | None,
 ) -> None:
-    """Change a log: what is given, or its text in git's editor."""
+    """Change a log.
+
+    Without options, its text opens in git's editor.
+    """
     content = given_text(invocation.directory, text, file)
     values = None if metadata is None else metadata_object(metadata)
     change = LogChange(content, title or None, log_type, values)
@@ -128,7 +147,10 @@ def edit_log(
 @click.argument("log")
 @_RAW
 def show_log(invocation: Invocation, *, log: str, raw: bool) -> None:
-    """Print the text of a log. --json has all its fields."""
+    """Print the text of a log.
+
+    --json prints all fields.
+    """
     with invocation.workspace() as ws:
         row, _ = listing.issue_log(ws, listing.id_of_log(ws, log))
     _print_whole(invocation, row, raw=raw)
@@ -137,14 +159,20 @@ def show_log(invocation: Invocation, *, log: str, raw: bool) -> None:
 def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which logs: but for `project`, their values are those of `issue_filter.KEYS`."""
     options = (
-        click.option("--project", help="Only of this project."),
-        click.option("--issue", "issue_number", type=int, metavar="NUMBER", help="Only of this issue."),
-        click.option("--type", "log_type", type=_type, help="Only of this type."),
-        click.option("--since", metavar="TIME", help="Changed then or later: 2026-01-31, or 2026-01-31T12:00:00Z."),
-        click.option("--until", metavar="TIME", help="Changed then or earlier; a day counts to its end."),
-        click.option("--author", help="Whose metadata has this author."),
-        click.option("--tag", help="Whose metadata has this among its tags."),
-        click.option("--title", "title_contains", metavar="TEXT", help="Whose title has this in it."),
+        click.option("--project", help="Only logs of this project."),
+        click.option("--issue", "issue_number", type=int, metavar="NUMBER", help="Only logs of this issue."),
+        click.option("--type", "log_type", type=_type, help="Only logs of this type."),
+        click.option(
+            "--since",
+            metavar="TIME",
+            help="Only logs changed at this time or later, such as 2026-01-31 or 2026-01-31T12:00:00Z.",
+        ),
+        click.option(
+            "--until", metavar="TIME", help="Only logs changed at this time or earlier. A day ends at midnight."
+        ),
+        click.option("--author", help="Only logs whose metadata has this author."),
+        click.option("--tag", help="Only logs whose metadata has this tag."),
+        click.option("--title", "title_contains", metavar="TEXT", help="Only logs whose title contains this text."),
     )
     for option in reversed(options):
         function = option(function)
@@ -156,7 +184,7 @@ def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @_LIMIT
 @_OFFSET
 def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset: int, **filters: Any) -> None:
-    """List the logs, the latest change first."""
+    """List the logs, last changed first."""
     with invocation.workspace() as ws:
         page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
     lines = [f"{_name(each)}  {each.title}  {_rest(each)}" for each in page.logs]
@@ -183,7 +211,7 @@ def _rest(log: LogFields) -> str:
 def search_logs(
     invocation: Invocation, *, query: str, project: str | None, limit: int, strict: bool, **filters: Any
 ) -> None:
-    """Search the logs by meaning and by words: has this been seen before, and what was done?"""
+    """Search the logs by meaning and by words."""
     with invocation.workspace() as ws:
         found, here = search.issues(ws, query, project_id=project, filters=filters, limit=limit)
         provenance.refuse_outdated(ws, here.notes, strict=strict)
@@ -198,17 +226,19 @@ for each in (add_log, edit_log, show_log, list_logs, search_logs):
 
 doc = group(
     "doc",
-    "Write down what should be known of a tool, a library or a framework, and find it. DOC is the document's id, or how it begins.",
+    "Write and find documents about tools and libraries.\n\nDOC is the document's id, or its beginning.",
 )
 
 
 @vmrag_command("add")
 @click.argument("tool")
 @text_options
-@click.option("--title", default="", help="By default the first heading, else how the text begins.")
-@click.option("--category", required=True, help="What it is about, e.g. api, framework, tooling.")
-@click.option("--tool-version", default="", metavar="VERSION", help="The version of the tool that it is about.")
-@click.option("--metadata", metavar="JSON", default="{}", help='An object, e.g. \'{"source_url": "https://…"}\'.')
+@click.option("--title", default="", help="Title (default: the first heading, or the beginning of the text).")
+@click.option("--category", required=True, help="Category, such as api, framework or tooling.")
+@click.option("--tool-version", default="", metavar="VERSION", help="Version of the tool.")
+@click.option(
+    "--metadata", metavar="JSON", default="{}", help='JSON object, for example \'{"source_url": "https://…"}\'.'
+)
 def add_doc(
     invocation: Invocation,
     *,
@@ -232,10 +262,10 @@ def add_doc(
 @vmrag_command("edit")
 @click.argument("doc")
 @text_options
-@click.option("--title", help="Another title.")
-@click.option("--category", help="Another category.")
-@click.option("--tool", help="Another tool; the document keeps its id.")
-@click.option("--tool-version", metavar="VERSION", help="Another version of the tool.")
+@click.option("--title", help="New title.")
+@click.option("--category", help="New category.")
+@click.option("--tool", help="New tool. The document keeps its id.")
+@click.option("--tool-version", metavar="VERSION", help="New version of the tool.")
 @_NEW_METADATA
 def edit_doc(
     invocation: Invocation,
@@ -249,7 +279,10 @@ def edit_doc(
     tool_version: str | None,
     metadata: str | None,
 ) -> None:
-    """Change a document: what is given, or its text in git's editor."""
+    """Change a document.
+
+    Without options, its text opens in git's editor.
+    """
     content = given_text(invocation.directory, text, file)
     values = None if metadata is None else metadata_object(metadata)
     change = DocChange(content, title or None, category, tool, tool_version, values)
@@ -269,7 +302,10 @@ def edit_doc(
 @click.argument("doc")
 @_RAW
 def show_doc(invocation: Invocation, *, doc: str, raw: bool) -> None:
-    """Print the text of a document. --json has all its fields."""
+    """Print the text of a document.
+
+    --json prints all fields.
+    """
     with invocation.workspace() as ws:
         row, _ = listing.knowledge_document(ws, listing.id_of_doc(ws, doc))
     _print_whole(invocation, row, raw=raw)
@@ -281,7 +317,7 @@ def show_doc(invocation: Invocation, *, doc: str, raw: bool) -> None:
 @_LIMIT
 @_OFFSET
 def list_docs(invocation: Invocation, *, tool: str | None, category: str | None, limit: int, offset: int) -> None:
-    """List the documents, the latest change first."""
+    """List the documents, last changed first."""
     with invocation.workspace() as ws:
         page, here = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
     lines = [_doc_line(each) for each in page.docs]

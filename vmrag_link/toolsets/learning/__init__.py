@@ -9,8 +9,8 @@ TOOLSET = Toolset(
     tools=(".tools",),
     commands={
         "learning": ToolsetCommand(
-            "Agents and tests",
-            "Write down test results, checks and errors as evidence, and what was learnt.",
+            "Records",
+            "Store test results, checks, errors and lessons.",
             ".command:command",
         )
     },

@@ -38,14 +38,14 @@ _FILE = click.Path(path_type=Path)
 _SHARE = click.FloatRange(0, 1)
 
 
-command = group("learning", "Write down test results, checks and errors as evidence, and what was learnt from them.")
+command = group("learning", "Store test results, checks, errors and lessons.")
 
 
 @vmrag_command("setup-collections")
 def setup(invocation: Invocation) -> None:
-    """Make the collections for code, chats, learnings, thoughts and evidence that are missing.
+    """Create the collections of this toolset.
 
-    The other commands make what they need by themselves.
+    The other commands create the collections that they need.
     """
     with invocation.workspace() as ws:
         done = relocation.setup_collections(ws)
@@ -55,31 +55,36 @@ def setup(invocation: Invocation) -> None:
 
 @vmrag_command("promote-learning")
 @click.argument("words", metavar="DESCRIPTION", required=False, default="")
-@click.option("--description", default="", help="The same as DESCRIPTION.")
-@click.option("--pattern", default="", help="The pattern that the learning is about.")
-@click.option("--code-ref", default="", metavar="PATH:COMMIT:LINE", help="The code that shows it.")
-@click.option("--tags", default="", metavar="NAME,…", help="Words by which it is filed.")
-@click.option("--confidence", type=_SHARE, default=0.5, metavar="SHARE", help="How sure it is, 0 to 1; by default 0.5.")
+@click.option("--description", default="", help="Same as DESCRIPTION.")
+@click.option("--pattern", default="", help="Pattern that the lesson describes.")
+@click.option("--code-ref", default="", metavar="PATH:COMMIT:LINE", help="Code that shows the pattern.")
+@click.option("--tags", default="", metavar="NAME,…", help="Tags of the lesson.")
+@click.option("--confidence", type=_SHARE, default=0.5, metavar="SHARE", help="Confidence from 0 to 1 (default: 0.5).")
 @click.option(
-    "--source-chat-id", default="", metavar="ID", help="The chat that it comes from, which is marked as promoted."
+    "--source-chat-id", default="", metavar="ID", help="Chat that taught the lesson. The chat is marked as promoted."
 )
-@click.option("--collection-name", default=LEARNINGS, metavar="NAME", help="Where it is stored.")
-@click.option("--chat-collection-name", default=stores.CHATS, metavar="NAME", help="Where the chat is.")
+@click.option("--collection-name", default=LEARNINGS, metavar="NAME", help="Collection to store it in.")
+@click.option("--chat-collection-name", default=stores.CHATS, metavar="NAME", help="Collection of the chat.")
 @click.option(
-    "--include-chat-context/--no-include-chat-context", default=False, help="Take over what the chat says of the code."
+    "--include-chat-context/--no-include-chat-context", default=False, help="Include the code context of the chat."
 )
-@click.option("--require-validation", is_flag=True, help="Refuse without a validation that is enough.")
-@click.option("--validation-evidence-id", default="", metavar="ID", help="The evidence; it precedes a score.")
-@click.option("--validation-score", type=_SHARE, metavar="SHARE", help="A score given by hand, 0 to 1.")
+@click.option("--require-validation", is_flag=True, help="Fail if the validation score is below the threshold.")
+@click.option(
+    "--validation-evidence-id",
+    default="",
+    metavar="ID",
+    help="Evidence of the validation. It overrides --validation-score.",
+)
+@click.option("--validation-score", type=_SHARE, metavar="SHARE", help="Score from 0 to 1, if there is no evidence.")
 @click.option(
     "--validation-threshold",
     type=_SHARE,
     default=evidence_records.THRESHOLD,
     metavar="SHARE",
-    help="What is enough; by default 0.7.",
+    help="Minimum score (default: 0.7).",
 )
 def promote(invocation: Invocation, *, words: str, description: str, tags: str, **given: Any) -> None:
-    """Write down what was learnt, on evidence if there is any."""
+    """Store a lesson, with its evidence if there is any."""
     if bool(words) == bool(description):
         raise UsageInvalid(
             "A learning has one description.",
@@ -98,15 +103,17 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
 
 
 @vmrag_command("log-error")
-@click.option("--error-type", required=True, metavar="NAME", help="For example KeyError.")
-@click.option("--error-message", required=True, metavar="TEXT", help="What it said.")
-@click.option("--stacktrace", default="", metavar="TEXT", help="Where it came from.")
-@click.option("--affected-files", default="", metavar="FILE,…", help="By default those that the stack trace names.")
-@click.option("--resolution", default="", metavar="TEXT", help="What resolved it.")
-@click.option("--resolution-verified", is_flag=True, help="Somebody saw that it works.")
-@click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Where it is stored.")
+@click.option("--error-type", required=True, metavar="NAME", help="Type of the error, such as KeyError.")
+@click.option("--error-message", required=True, metavar="TEXT", help="Message of the error.")
+@click.option("--stacktrace", default="", metavar="TEXT", help="Stack trace of the error.")
+@click.option(
+    "--affected-files", default="", metavar="FILE,…", help="Affected files (default: those in the stack trace)."
+)
+@click.option("--resolution", default="", metavar="TEXT", help="What fixed the error.")
+@click.option("--resolution-verified", is_flag=True, help="The fix was verified.")
+@click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Collection to store it in.")
 def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> None:
-    """Write down an error of running code, and how it was resolved."""
+    """Store a runtime error and its resolution."""
     request = runtime_errors.ErrorRequest(affected_files=[affected_files], **given)
     with invocation.workspace() as ws:
         done = runtime_errors.log_error(ws, request)
@@ -117,14 +124,14 @@ def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> N
 
 @vmrag_command("log-test-results")
 @click.argument("xml_path", type=_FILE)
-@click.option("--before-xml", type=_FILE, metavar="FILE", help="The same of the run before.")
-@click.option("--commit-before", default="", metavar="COMMIT", help="The code commit of the run before.")
-@click.option("--commit-after", default="", metavar="COMMIT", help="The code commit of this run.")
-@click.option("--collection-name", default=stores.TEST_RESULTS, metavar="NAME", help="Where it is stored.")
+@click.option("--before-xml", type=_FILE, metavar="FILE", help="JUnit XML file of the previous run.")
+@click.option("--commit-before", default="", metavar="COMMIT", help="Git commit of the previous run.")
+@click.option("--commit-after", default="", metavar="COMMIT", help="Git commit of this run.")
+@click.option("--collection-name", default=stores.TEST_RESULTS, metavar="NAME", help="Collection to store it in.")
 def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path | None, **given: Any) -> None:
-    """Write down the results of a test run, from its JUnit XML, and which tests it fixed.
+    """Store the results of a test run from JUnit XML.
 
-    pytest writes such a file with --junitxml=FILE; most runners can.
+    For example, pytest writes such a file with --junitxml=FILE.
     """
     before = _file(invocation, before_xml) if before_xml else None
     request = runs.RunRequest(xml=_file(invocation, xml_path), before=before, **given)
@@ -146,14 +153,14 @@ def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path
     "--tool",
     required=True,
     metavar="NAME",
-    help="ruff, flake8, pylint, mypy, coverage; of others the lines are counted.",
+    help="Tool: ruff, flake8, pylint, mypy or coverage. For other tools, the lines are counted.",
 )
-@click.option("--after-output", required=True, type=_FILE, metavar="FILE", help="What the tool printed.")
-@click.option("--before-output", type=_FILE, metavar="FILE", help="What it printed before the change.")
-@click.option("--metric-type", type=click.Choice(get_args(Metric)), default="error_count", help="What is measured.")
-@click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Where it is stored.")
+@click.option("--after-output", required=True, type=_FILE, metavar="FILE", help="Output of the tool.")
+@click.option("--before-output", type=_FILE, metavar="FILE", help="Output of the tool before the change.")
+@click.option("--metric-type", type=click.Choice(get_args(Metric)), default="error_count", help="Metric.")
+@click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Collection to store it in.")
 def log_quality_check(invocation: Invocation, *, after_output: Path, before_output: Path | None, **given: Any) -> None:
-    """Write down what a linter, a type checker or coverage printed, before and after a change."""
+    """Store the output of a linter, type checker or coverage tool."""
     before = _file(invocation, before_output) if before_output else None
     request = quality_checks.QualityRequest(after=_file(invocation, after_output), before=before, **given)
     with invocation.workspace() as ws:
@@ -169,19 +176,19 @@ def log_quality_check(invocation: Invocation, *, after_output: Path, before_outp
 
 
 @vmrag_command("validate-evidence")
-@click.option("--evidence-file", type=_FILE, metavar="FILE", help="Evidence as JSON.")
-@click.option("--test-transitions", default="", metavar="ID,…", help="Of tests, or of whole runs.")
-@click.option("--runtime-errors", default="", metavar="ID,…", help="Of errors.")
-@click.option("--code-quality", default="", metavar="ID,…", help="Of checks.")
+@click.option("--evidence-file", type=_FILE, metavar="FILE", help="JSON file with evidence.")
+@click.option("--test-transitions", default="", metavar="ID,…", help="Ids of test results or runs.")
+@click.option("--runtime-errors", default="", metavar="ID,…", help="Ids of errors.")
+@click.option("--code-quality", default="", metavar="ID,…", help="Ids of checks.")
 @click.option(
     "--threshold",
     type=_SHARE,
     default=evidence_records.THRESHOLD,
     metavar="SHARE",
-    help="What is enough; by default 0.7.",
+    help="Minimum score (default: 0.7).",
 )
-@click.option("--output-file", type=_FILE, metavar="FILE", help="Where the result goes as well, as JSON.")
-@click.option("--fail-below", is_flag=True, help="Exit with 1 where the score is not enough.")
+@click.option("--output-file", type=_FILE, metavar="FILE", help="Also write the result to this JSON file.")
+@click.option("--fail-below", is_flag=True, help="Exit with 1 if the score is below the threshold.")
 def validate_evidence(
     invocation: Invocation,
     *,
@@ -191,9 +198,9 @@ def validate_evidence(
     fail_below: bool,
     **ids: str,
 ) -> int:
-    """Put evidence together into one score, and store that as evidence of its own.
+    """Combine evidence into one score, and store it.
 
-    At least one of the first four options is needed.
+    It needs at least one of the first four options.
     """
     if output_file:
         require_no_link(invocation.directory / output_file, invocation.directory)
@@ -220,10 +227,10 @@ def validate_evidence(
 
 @vmrag_command("move")
 def move(invocation: Invocation) -> None:
-    """Move thoughts, chats, evidence and learnings to where `system.versioned` says.
+    """Move records as the setting system.versioned requires.
 
-    Into the knowledge base, or out of it, to this machine alone. What was committed before stays in
-    its history, and with whoever has it.
+    It moves thoughts, chats, evidence and lessons into the knowledge base, or out of it to this
+    machine. Committed records stay in the history of the knowledge base.
     """
     with invocation.workspace() as ws:
         done = relocation.move(ws)
@@ -236,26 +243,26 @@ def move(invocation: Invocation) -> None:
 
 
 @vmrag_command("log-chat")
-@click.option("--prompt-summary", required=True, metavar="TEXT", help="What was asked.")
-@click.option("--response-summary", required=True, metavar="TEXT", help="What was answered and done.")
-@click.option("--raw-prompt", default="", metavar="TEXT", help="The prompt itself; it is pushed, but in no index.")
-@click.option("--raw-response", default="", metavar="TEXT", help="The answer itself, in the same way.")
-@click.option("--tool-usage-file", type=_FILE, metavar="FILE", help="JSON, a list of {name, args}.")
+@click.option("--prompt-summary", required=True, metavar="TEXT", help="Summary of the prompt.")
+@click.option("--response-summary", required=True, metavar="TEXT", help="Summary of the answer and the actions.")
+@click.option("--raw-prompt", default="", metavar="TEXT", help="Full prompt. It is pushed, but not indexed.")
+@click.option("--raw-response", default="", metavar="TEXT", help="Full answer. It is pushed, but not indexed.")
+@click.option("--tool-usage-file", type=_FILE, metavar="FILE", help="JSON file with a list of {name, args}.")
 @click.option(
     "--file-changes-file",
     type=_FILE,
     metavar="FILE",
-    help="JSON, a list of {file_path, before_content, after_content}.",
+    help="JSON file with a list of {file_path, before_content, after_content}.",
 )
-@click.option("--involved-entities", default="", metavar="NAME,…", help="What the chat is about.")
-@click.option("--session-id", default="", metavar="ID", help="Chats of one session have the same.")
-@click.option("--collection-name", default=stores.CHATS, metavar="NAME", help="Where it is stored.")
+@click.option("--involved-entities", default="", metavar="NAME,…", help="Names that the chat mentions.")
+@click.option("--session-id", default="", metavar="ID", help="Id of the session of the chat.")
+@click.option("--collection-name", default=stores.CHATS, metavar="NAME", help="Collection to store it in.")
 def log_chat(
     invocation: Invocation, *, tool_usage_file: Path | None, file_changes_file: Path | None, **given: Any
 ) -> None:
-    """Write down what was asked and done in a chat, linked with the code that it changed.
+    """Store a chat and link it to the code that it changed.
 
-    What is not given is derived.
+    vmrag derives the other fields.
     """
     with invocation.workspace() as ws:
         used = chats.read_list(ws, _file(invocation, tool_usage_file), chats.ToolUse) if tool_usage_file else []
@@ -269,15 +276,15 @@ def log_chat(
 
 @vmrag_command("index")
 @click.argument("paths", nargs=-1, type=_FILE)
-@click.option("--repo-root", type=_FILE, metavar="DIR", help="From where PATHS count; the same as -C.")
-@click.option("--all", "everything", is_flag=True, help="All files that git tracks.")
-@click.option("--collection-name", default=CODEBASE, metavar="NAME", help="Where they are stored.")
+@click.option("--repo-root", type=_FILE, metavar="DIR", help="Folder that PATHS are relative to, like -C.")
+@click.option("--all", "everything", is_flag=True, help="Index all files that git tracks.")
+@click.option("--collection-name", default=CODEBASE, metavar="NAME", help="Collection to store them in.")
 def index(
     invocation: Invocation, *, paths: tuple[Path, ...], repo_root: Path | None, everything: bool, collection_name: str
 ) -> None:
-    """Store the files of the code that git tracks at or below PATHS, to link chats with them.
+    """Index code files, so that chats can link to them.
 
-    Files that are unchanged cost nothing; those that git tracks no more are removed.
+    Unchanged files are skipped. Files that git no longer tracks are removed.
     """
     if bool(paths) == everything:
         raise UsageInvalid(

@@ -8,7 +8,9 @@ TOOLSET = Toolset(
     __name__,
     tools=(".tools", "vmrag_mcp.tools.any_document"),
     commands={
-        "refresh": ToolsetCommand("Documents", "Ask again for the web pages of libraries.", ".refresh_command:command")
+        "refresh": ToolsetCommand(
+            "Documents", "Update documents that were imported from web pages.", ".refresh_command:command"
+        )
     },
     imports=dict.fromkeys(("http", "https", "file"), ".import_command:take"),
 )

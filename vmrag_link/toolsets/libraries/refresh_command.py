@@ -147,14 +147,14 @@ def _pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
 
 @vmrag_command("refresh")
 @click.argument("names", nargs=-1, metavar="[LIBRARY | [LIBRARY/]DOC | URL]...")
-@click.option("--dry-run", is_flag=True, help="Say what changed, and store nothing.")
+@click.option("--dry-run", is_flag=True, help="List the changes, but store nothing.")
 def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) -> int:
-    """Ask again for the web pages of libraries, by default of all, and store those that changed.
+    """Update documents that were imported from web pages.
 
-    Servers are asked only for what changed since then. What is stored is uncommitted: 'vmrag diff'
-    shows it word by word, 'vmrag commit' pins it. A page that is gone or cannot be fetched keeps
-    its document; one of a host from which nobody took a page on this machine is not asked for. Exit
-    code 1 if there is such a page.
+    It downloads only changed pages and stores them. Run 'vmrag diff' to see the changes, and
+    'vmrag commit' to pin them. If a page is gone or fails, its document stays. Pages of hosts
+    from which you never imported on this machine are skipped. The exit code is 1 if a page
+    failed.
     """
     with invocation.workspace() as ws:
         report = refresh(ws, names, dry_run=dry_run)
