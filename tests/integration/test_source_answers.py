@@ -4,6 +4,7 @@ stands, where answers come from, and whether the index is what the files say.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -86,6 +87,20 @@ def test_operation_of_an_openapi_description_is_found_with_its_path(project):
     commit(project, "api", **{"docs/api.yaml": api})
     hit = project.ask("query", "drainTank")["results"][0]
     assert (hit["doc_id"], hit["file_line"], hit["header_path"]) == ("docs/api.yaml", 17, "paths > /drain > post")
+
+
+def test_notebook_with_large_pictures_is_a_document_until_its_text_is_too_long(project):
+    project.write(".vmrag.yaml", (project.top / ".vmrag.yaml").read_text() + "sources_max_bytes: 2000\n")
+    cell = {"cell_type": "code", "source": "numbat()", "outputs": [{"data": {"image/png": "iVBO" * 50_000}}]}
+    project.write("docs/plot.ipynb", json.dumps({"cells": [cell]}))
+    project.git("add", "-A")
+    assert project.ask("query", "numbat")["results"][0]["doc_id"] == "docs/plot.ipynb"
+    commit(
+        project, "notebook", **{"docs/long.ipynb": json.dumps({"cells": [cell, cell | {"source": "quoll()\n" * 400}]})}
+    )
+    assert project.ask("query", "numbat", "--at", "HEAD")["results"][0]["doc_id"] == "docs/plot.ipynb"
+    assert "quoll" not in str(project.ask("query", "quoll")["results"])
+    assert "has text of more than 2,000 bytes" in project.vmrag("sources").out
 
 
 def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(project):

@@ -43,7 +43,7 @@ def test_each_source_has_the_files_of_its_paths_at_that_commit(repo):
     then = listed(repo, first)
     assert paths(then) == ["README.md", "docs/a.txt"]
     assert paths(then, "code") == ["src/x.py"]
-    assert then.files["docs"][0] == ("README.md", repo.git("rev-parse", f"{first}:README.md"), 4, "", False, "", "")
+    assert then.files["docs"][0] == ("README.md", repo.git("rev-parse", f"{first}:README.md"), 4, "", False, "", "", 0)
     assert paths(listed(repo)) == ["README.md"]
 
 

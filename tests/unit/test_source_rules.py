@@ -235,6 +235,30 @@ def test_the_kind_of_a_source_decides_which_formats_it_takes(path, kind, reason)
     assert rules.flaw_of_kind(path, kind, by_hand=False) == reason
 
 
+def test_pictures_of_a_notebook_are_discarded_before_its_size_counts():
+    picture = "iVBORw0KGgo" * 100 + "\n" + "A" * 300_000 + "=="
+    plot = f"<div>{'<path d=M0,0/> ' * 400_000}</div>"
+    outputs = [{"data": {"image/png": picture}}, {"data": {"text/html": plot}}]
+    cells = [
+        {"cell_type": "markdown", "source": f"# Otter\n![a](data:image/png;base64,{picture}) by the river"},
+        {"cell_type": "code", "source": "count(otters)", "outputs": outputs},
+    ]
+    data = json.dumps({"cells": cells}).encode()
+    assert readable(TreeFile("a.ipynb", "", len(data), text_limit=100), data).text == (
+        "# Otter\n![a]() by the river\n\n```\ncount(otters)\n```"
+    )
+    refused = readable(TreeFile("a.ipynb", "", len(data), text_limit=40), data)
+    assert (refused.text, refused.reason) == (None, "has text of more than 40 bytes")
+
+
+@pytest.mark.parametrize("unit", ["A" * 999 + " ", '\\"', '"', "\\n", "data:a/b;base64,"])
+def test_notebook_of_many_megabytes_is_read_in_a_moment(unit):
+    data = f'{{"cells": [], "x": "{unit * (8_000_000 // len(unit))}'.encode()
+    start = time.process_time()
+    assert _read(data, "a.ipynb").text is None
+    assert time.process_time() - start < 8
+
+
 def test_what_is_said_to_be_handwritten_is_no_lock_file():
     assert not rules.flaw_of_kind("yarn.lock", "code", by_hand=True)
 

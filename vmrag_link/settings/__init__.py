@@ -544,7 +544,12 @@ class Config(Record, frozen=True):
         ),
     ] = "false"
     sources_max_bytes: Annotated[
-        int, Meta(ge=1, le=64_000_000, description="Bytes above which a file is not a document of `sources`.")
+        int,
+        Meta(
+            ge=1,
+            le=64_000_000,
+            description="Bytes above which a file is not a document of `sources`. Pictures of a notebook do not count.",
+        ),
     ] = 1_000_000
 
     @property

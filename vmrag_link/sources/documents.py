@@ -132,7 +132,8 @@ def tag(source: SourceSettings, file: TreeFile) -> str:
     cutter = languages.cutter_of(languages.language_of(file.path)) if source.kind == "code" else ""
     seen = "handwritten" if file.handwritten else ""  # what looks generated counts then
     moved = file.path if file.note_id else ""  # the path of a note is not its id
-    return " ".join(filter(None, (file.blob, RULES, seen, cutter, moved)))
+    limit = f"limit:{file.text_limit}" if file.text_limit else ""
+    return " ".join(filter(None, (file.blob, RULES, seen, cutter, moved, limit)))
 
 
 def documents(

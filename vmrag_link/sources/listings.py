@@ -25,7 +25,7 @@ class TreeFile(NamedTuple):
     `size` in bytes. `uncommitted`: how it differs from HEAD, which is empty at a commit.
     `handwritten`: attributes say that nothing generated it, whatever it looks like. `encoding`:
     that of the file on the disk, where attributes name one; blobs are UTF-8. `note_id`: the id of a
-    note, which is not its path.
+    note, which is not its path. `text_limit`: bytes that its text may have, if the file has more.
     """
 
     path: str
@@ -35,6 +35,7 @@ class TreeFile(NamedTuple):
     handwritten: bool = False
     encoding: str = ""
     note_id: str = ""
+    text_limit: int = 0
 
     @property
     def doc_id(self) -> str:

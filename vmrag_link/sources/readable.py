@@ -51,7 +51,7 @@ def readable(file: TreeFile, data: bytes) -> SourceText:
     try:
         text = as_text(data)
         if is_notebook(file.path):
-            text = cells(text)
+            text = cells(text, file.text_limit)
     except ContentUnreadable as error:
         return SourceText(None, str(error))
     if not text.strip():
@@ -90,17 +90,29 @@ def _is_dense(path: str, text: str) -> bool:
 
 
 _LONGEST = 4_000_000
-"""Characters of one that is read. An empty cell takes 3, and 90 bytes of memory."""
+"""Characters of one that is read, without pictures. An empty cell takes 3, and 90 bytes of
+memory.
+"""
+
+_MANY = 100_000
+"""Characters of a notebook that may have pictures, and of a value that is data."""
+
+_ENCODED = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|\\n){1000,}+={0,2}")
+_VALUE = re.compile(r'(?<!\\)"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 _MOST_CELLS = 20_000
 _LANGUAGE = re.compile(r"[\w+#-]{1,40}")
 _PICTURE = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,100}(?:;[\w=.-]{1,50}){0,5};base64,[A-Za-z0-9+/=%\s]*+")
 
 
-def cells(text: str) -> str:
-    """Code stands in fences. Raises `ContentUnreadable`."""
+def cells(text: str, limit: int = 0) -> str:
+    """Code stands in fences. Raises `ContentUnreadable`, also for more than `limit` bytes of text
+    if there is a limit.
+    """
+    if len(text) > _MANY:
+        text = _discard_pictures(text)
     if len(text) > _LONGEST:
-        raise ContentUnreadable(f"has more than {_LONGEST:,} characters")
+        raise ContentUnreadable(f"has more than {_LONGEST:,} characters besides its pictures")
     try:
         notebook = _mapping(msgspec.json.decode(text))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -113,7 +125,20 @@ def cells(text: str) -> str:
     if len(found) > _MOST_CELLS:
         raise ContentUnreadable(f"has more than {_MOST_CELLS:,} cells")
     blocks = _blocks(map(_mapping, found), _language(_mapping(notebook.get("metadata"))))
-    return "\n\n".join(blocks).replace("\0", "\ufffd")  # JSON writes it as an escape
+    content = "\n\n".join(blocks).replace("\0", "\ufffd")  # JSON writes it as an escape
+    if limit and len(content.encode(errors="replace")) > limit:
+        raise ContentUnreadable(f"has text of more than {limit:,} bytes")
+    return content
+
+
+def _discard_pictures(text: str) -> str:
+    """Return the JSON of a notebook without encoded data, and if it is still long, without values
+    that are longer than cells, such as plots in HTML.
+    """
+    text = _ENCODED.sub("", text)
+    if len(text) <= _LONGEST:
+        return text
+    return _VALUE.sub(lambda value: value[0] if len(value[0]) <= _MANY else '""', text)
 
 
 def _blocks(found: Iterator[dict[str, Any]], language: str) -> Iterator[str]:

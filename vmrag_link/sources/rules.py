@@ -76,6 +76,15 @@ def _flaw_of_format(suffix: str) -> str:
     return f"is {found.file_type}, not text as it is; `vmrag import` takes it"
 
 
+_NOTEBOOK_BYTES = 64_000_000
+"""Bytes of a notebook, most of which are pictures that are discarded."""
+
+
+def most_bytes(path: str, most: int) -> int:
+    """Return how many bytes of a file are read. `most`: the bytes that may be indexed."""
+    return max(most, _NOTEBOOK_BYTES) if path.lower().endswith(".ipynb") else most
+
+
 def flaw_of_size(size: int, most: int) -> str:
     if not size:
         return "is empty"

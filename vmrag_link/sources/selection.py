@@ -92,7 +92,7 @@ def select(
             values, why = _known(candidate, attributes, source.kind)
             size = sizes.get(candidate.blob) if candidate.size is None else candidate.size
             if not why and size is not None:
-                why = rules.flaw_of_size(size, max_bytes)
+                why = rules.flaw_of_size(size, rules.most_bytes(path, max_bytes))
             if not why and candidate.size is not None:
                 candidate = read(candidate)
                 size, why = candidate.size, candidate.flaw
@@ -103,7 +103,7 @@ def select(
             elif size is None:
                 missing.add(path)
             else:
-                taken[path] = _file(candidate, size, values)
+                taken[path] = _file(candidate, size, values)._replace(text_limit=max_bytes if size > max_bytes else 0)
                 together += size
                 _require_few_bytes(together)
     some = {path for taken in files.values() for path in taken}

@@ -231,7 +231,7 @@ class Survey:
     def _read_file(self, path: str, max_bytes: int) -> tuple[FileState | None, str, int, str]:
         """The file as it is now: state, blob, size, and why there is none."""
         try:
-            data, state = self._disk.read(path, max_bytes)
+            data, state = self._disk.read(path, rules.most_bytes(path, max_bytes))
             stored = stored_form(data, self._storing.of(path) if self._storing else {}, self._autocrlf)
         except ContentUnreadable as error:
             return self._disk.state(path), "", 0, str(error)
