@@ -1,7 +1,8 @@
 """`python -m bench.code [--into DIR] [--labels DIR] [--test]`: how good answers about code are.
 
-Without `--test` the half of the packages is asked which is there to choose by. Needs pip, and for
-semble's labelled questions npm, go, cargo and mvn, once, for the packages of `code_sets`.
+Without `--test` the half of the packages is asked which is there to choose by. `--kept-back` asks
+the docstrings of other packages. Needs pip, and for semble's labelled questions npm, go, cargo and
+mvn, once, for the packages of `code_sets`.
 """
 
 from __future__ import annotations
@@ -49,12 +50,16 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="keep packages and repositories here, for the next run")
     parser.add_argument("--labels", type=Path, help="a checkout of semble's repository (github MinishLab/semble)")
     parser.add_argument("--test", action="store_true", help="ask the half that nothing was chosen by")
+    parser.add_argument("--kept-back", action="store_true", help="ask the docstrings that no setting is chosen by")
     parser.add_argument("--only", choices=("labelled", "docstrings", "latency"), help="one part of it")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.into or Path(temporary)).absolute()
         os.environ |= knowledge.environment(folder / "home")
         semble = Semble(folder / "semble")
+        if given.kept_back:
+            documented(code_docstrings.documented(folder / "documented", kept_back=True), folder, semble)
+            return
         if given.only in (None, "labelled"):
             if given.labels:
                 labelled(code_sets.labelled(folder / "labelled", given.labels, test=given.test), folder, semble)
@@ -133,6 +138,12 @@ def reciprocal(pieces: Sequence[Piece], question: Question) -> float:
     return 1 / rank if rank else 0.0
 
 
+def reciprocal_of_file(pieces: Sequence[Piece], question: Question) -> float:
+    """As `reciprocal`; any piece of the right file is right."""
+    rank = rank_of(pieces, Target(question.relevant[0].path))
+    return 1 / rank if rank else 0.0
+
+
 def recalls(pieces: Sequence[Piece], question: Question) -> list[float]:
     """The share of the targets in the first pieces that fit each of `BUDGETS`."""
     total, within = 0, []
@@ -189,6 +200,8 @@ def documented(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
     print("\nFirst sentences of docstrings, MRR of the definition\n")
     found_by_piece = {title: each for title, each in found.items() if title != RIPGREP}
     _table(_gains(found_by_piece, questions, reciprocal), columns)
+    print("\nThe same, MRR of the file of the definition\n")
+    _table(_gains(found_by_piece, questions, reciprocal_of_file), columns)
     _tokens(found, questions)
 
 
