@@ -77,7 +77,7 @@ class CodeQuestion:
 
     def __init__(self, text: str, *, of_paths: bool = False) -> None:
         self._text = text
-        self._of_paths = of_paths
+        self.of_paths = of_paths
         found = keywords.words_of([text])
         self.words = [each for each in sorted(found) if len(each) >= _SHORTEST and each not in keywords.STOP_WORDS]
         self._lengths = sorted({len(each) for each in self.words if len(each) >= _SHORTEST_PREFIX})
@@ -115,7 +115,7 @@ class CodeQuestion:
 
     @cached_property
     def _aside(self) -> Sequence[tuple[re.Pattern[str], int]]:
-        return () if self._of_paths else code_aside.files_aside(self._text)
+        return () if self.of_paths else code_aside.files_aside(self._text)
 
     def terms(self, text: str) -> list[list[str]]:
         """The words of the question, the parts of those that are written as one, and each two words
@@ -159,11 +159,9 @@ class CodeQuestion:
                 longest += 1
         return VERBATIM * longest // len(self._said) if longest >= FEWEST else 0
 
-    def less(self, path: str, text: str = "", head: str = "") -> int:
-        """The factor of a piece with this text, in thousandths. Its file begins with `head`."""
+    def less(self, path: str) -> int:
+        """The factor of a file, in thousandths."""
         factor = WHOLE
-        if not self._of_paths and (code_aside.is_generated(head) or code_aside.is_data(text)):
-            factor = code_aside.ASIDE
         for aside, less in self._aside:
             if aside.search(path):
                 factor = factor * less // WHOLE
@@ -204,12 +202,15 @@ def ranked(
     declared = {row: question.declared(piece) for row, piece in pieces.items()}
     firsts = {row: row - piece.number for row, piece in pieces.items()}
     texts = texts_of({*scores, *firsts.values()})
+    generated = {first for first in set(firsts.values()) if code_aside.is_generated(texts[first])}
+    factors = {path: question.less(path) for path in {piece.path for piece in pieces.values()}}
     gained: dict[int, int] = {}
     for row, score in scores.items():
         said = question.said(texts[row]) if question.may_be_said else 0
-        text, head = ("", "") if declared[row] else (texts[row], texts[firsts[row]])
+        is_named = declared[row] or question.of_paths
+        made = not is_named and (firsts[row] in generated or code_aside.is_data(texts[row]))
         gain = WHOLE * score + best * (shares[row] + declared[row] + said)
-        gained[row] = max(0, gain) * question.less(pieces[row].path, text, head)
+        gained[row] = max(0, gain) * (code_aside.ASIDE if made else factors[pieces[row].path])
     spread = _spread(gained, pieces)
     most = max(spread.values())
     if question.is_name and any(declared.values()):
