@@ -39,7 +39,10 @@ BROUGHT = {"pip", "setuptools"}
 ROUNDS = 3
 TOGETHER = ("link,verify", "repair,update", "sync,check", "report")
 """Modes that need the same."""
-SHOWN = ("", "index", "web", "report", "pdf", "code", "mcp", "chroma", "dolt", "minilm", "convert", "action", "all")
+SHOWN = (
+    *("", "index", "web", "report", "pdf", "code", "mcp", "chroma", "dolt"),
+    *("minilm", "convert", "langchain", "llama-index", "action", "all"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

