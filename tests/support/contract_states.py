@@ -164,7 +164,7 @@ def noted(state: State) -> None:
 def sourced(state: State) -> None:
     state.write("src/rivers.py", 'def flow(river):\n    """Rivers flow to the sea."""\n    return river\n')
     steps = "".join(f"    level_{number} = tide({number})\n" for number in range(120))
-    state.write("src/sea.py", f"def rise(tide):\n{steps}    return 'estuary'\n")
+    state.write("src/sea.py", f"def rise(tide):\n{steps}    return 'estuary'\n\n\ndef ebb():\n    return rise(len)\n")
     state.write(".vmrag.yaml", (state.top / ".vmrag.yaml").read_text() + SOURCES)
     state.git("add", "-A")
     state.git("commit", "-q", "-m", "sources", env=OFF)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, path_from
-from vmrag_link.errors import FAILED_CHECK, quoted
+from vmrag_link.errors import FAILED_CHECK, plural, quoted
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
@@ -24,6 +24,7 @@ from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
 if TYPE_CHECKING:
     from vmrag_link.golden.queries import RankedChunk
     from vmrag_link.ops.follow.provenance import RankedRevision
+    from vmrag_link.ops.index.relations import Relation, RelationReport
     from vmrag_link.ops.index.symbols import SymbolReport
     from vmrag_link.retrieval.narrowing import Narrowing
     from vmrag_link.retrieval.query import Query
@@ -156,6 +157,60 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
         parent = each.symbol.rpartition(".")[0]
         kind = f"{each.kind} of {parent}" if parent else each.kind
         yield f"{output.style(f'{path}:{each.line}', bold=True)}  {kind}  {each.signature}{changed}"
+    yield standing_line(report.kb)
+
+
+class RelatedName(Record, frozen=True):
+    """Which code is listed for a name."""
+
+    relation: Relation
+    name: str
+
+
+def show_related(
+    invocation: Invocation,
+    ws: Workspace,
+    wanted: RelatedName,
+    asked: Query,
+    at: RankedRevision | None,
+    *,
+    strict: bool,
+) -> ShownAnswer:
+    """Return the callers or callees of a name, in the collections of a query."""
+    from vmrag_link.ops.index.relations import list_related  # searches do not need it
+    from vmrag_link.ops.system import stores
+
+    store = ws if at else stores.store_of_all(ws, asked.collections or ())
+    report = list_related(
+        store, wanted.name, wanted.relation, collections=asked.collections, among=asked.narrowing, at=at
+    )
+    provenance.refuse_outdated(ws, report.notes, strict=strict)
+    commit = report.kb.sources.commit if at and report.kb.sources else None
+    notes = [*report.notes, *provenance.source_warnings(report.kb)]
+    return ShownAnswer(report, _relation_lines(report, invocation, commit or ""), notes)
+
+
+def _relation_lines(report: RelationReport, invocation: Invocation, commit: str) -> Iterator[str]:
+    """`commit`: whose files answer, if not those of the work tree."""
+    top = Path(report.kb.worktree)
+
+    def place(path: str, line: int) -> str:
+        return f"{commit[:7]}:{path}:{line}" if commit else f"{path_from(invocation.directory, top / path)}:{line}"
+
+    for row in report.related:
+        changed = output.style(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
+        symbol = f"  {row.kind} {row.symbol}" if row.symbol else ""
+        yield f"{output.style(place(row.path, row.line), bold=True)}{symbol}{changed}"
+        for call in row.calls:
+            at = (
+                str(call.line)
+                if call.path == row.path and report.relation == "callers"
+                else place(call.path, call.line)
+            )
+            yield output.style(f"    {at}: ", dim=True) + call.text
+    number = plural(len(report.related) + report.left_out, report.relation.removesuffix("s"))
+    more = f", the first {len(report.related)}" if report.left_out else ""
+    yield f"{number} of {report.name!r}, by name{more}"
     yield standing_line(report.kb)
 
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 @click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
 @answering.narrowing_options
 @click.option("--symbols", metavar="NAME", help="List where the code defines this name, instead of a search.")
+@click.option("--callers", metavar="NAME", help="List the code that calls this name, found by name and imports.")
+@click.option("--callees", metavar="NAME", help="List the definitions that the code of this name calls, by name.")
 @click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
 @click.option(
     "--since", metavar="REF", help="How the answer has changed since what this git ref pins, and by which revisions."
@@ -89,6 +91,8 @@ def command(
     where_document: str | None,
     narrowed: Narrowing | None,
     symbols: str | None,
+    callers: str | None,
+    callees: str | None,
     ref: str | None,
     since: str | None,
     full: bool,
@@ -112,7 +116,8 @@ def command(
     as --path, --lang, --symbol and --kind do. What is in double quotes is words.
     """
     _refuse_together(click.get_current_context())
-    words, narrowed = ("", narrowed) if symbols is not None else answering.parse_text(text, narrowed)
+    listed = next((name for name in (symbols, callers, callees) if name is not None), None)
+    words, narrowed = ("", narrowed) if listed is not None else answering.parse_text(text, narrowed)
     with invocation.workspace() as ws, ws.sources.searching_untracked() if untracked else contextlib.nullcontext():
         at = ranked_at(ws, ref, or_files=True) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
@@ -127,6 +132,9 @@ def command(
         )
         if symbols is not None:
             shown = answering.definitions(invocation, ws, symbols, asked, at, strict=strict)
+        elif listed is not None:
+            wanted = answering.RelatedName("callers" if callers is not None else "callees", listed)
+            shown = answering.show_related(invocation, ws, wanted, asked, at, strict=strict)
         elif since is not None:
             shown = _changes(ws, asked, since, strict=strict)
         elif budget is not None:
@@ -161,6 +169,16 @@ _APART = {
         "TEXT -k --mode --where --where-document --since --full --context --neighbours --budget --open",
         "lists the definitions of a name; {} belongs to a search",
         "vmrag query --symbols NAME   (--path, --lang, --kind, --collection and --at go with it)",
+    ),
+    "--callers": (
+        "TEXT -k --mode --where --where-document --symbols --callees --since --full --context --neighbours --budget --open",
+        "lists code that calls a name; {} does something else",
+        "vmrag query --callers NAME   (--path, --lang, --kind, --collection and --at go with it)",
+    ),
+    "--callees": (
+        "TEXT -k --mode --where --where-document --symbols --since --full --context --neighbours --budget --open",
+        "lists what the code of a name calls; {} does something else",
+        "vmrag query --callees NAME   (--path, --lang, --kind, --collection and --at go with it)",
     ),
     "--since": (
         "--at --full --context --neighbours --budget --open",

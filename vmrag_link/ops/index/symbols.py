@@ -71,7 +71,7 @@ def symbols(
         )
 
     def look(searcher: Searcher, view: View) -> SymbolReport:
-        names = _code_collections(searcher, view, collections)
+        names = code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
         parts = wanted.split(".")
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
@@ -125,7 +125,8 @@ def _in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -
     return files or packages
 
 
-def _code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
+def code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
+    """Return the collections of code among some names, or all. Raises `CollectionMissing`."""
     there = {each.name: each for each in searcher.collections()}
     for name in names or ():
         if name not in there:

@@ -24,6 +24,7 @@ from vmrag_link.ops.follow.provenance import (
 from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import with_untracked_matches
+from vmrag_link.ops.index.relations import Relation, RelationReport, list_related
 from vmrag_link.ops.index.similar import SimilarRequest, similar
 from vmrag_link.ops.index.symbols import SymbolReport, symbols
 from vmrag_link.ops.index.word_search import WordQuestion, WordSearch
@@ -235,6 +236,14 @@ def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolRepo
         return SymbolReport(asked.symbol, found, standing.kb), standing, notice
 
     return _ready_or_quick(ws, asked, answer_from_index, answer_from_words)
+
+
+def related_code(ws: Workspace, asked: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, Standing]:
+    """Return the callers or callees of the symbol. Raises as `list_related`, and `ranked_at`."""
+    at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
+    names = [asked.collection] if asked.collection else None
+    found = list_related(ws, asked.symbol, relation, collections=names, among=_without_symbol(asked), at=at)
+    return found, stood(found.kb, found.notes)
 
 
 def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:

@@ -25,6 +25,7 @@ from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.history import known
 from vmrag_link.ops.index.packing import PackedPassage
 from vmrag_link.ops.index.query import require_query
+from vmrag_link.ops.index.relations import RELATIONS, RelatedCode, Relation
 from vmrag_link.ops.index.symbols import SymbolDefinition
 from vmrag_link.retrieval.query import LEAST_BUDGET, group_by_kind
 from vmrag_link.retrieval.weakness import WEAK
@@ -52,9 +53,10 @@ def search_documents(
     *,
     query: Annotated[str, Given("question or words", longest=LONGEST_QUERY)] = "",
     path: Path = "",
-    lang: Annotated[str, Given("language such as python")] = "",
-    symbol: Annotated[str, Given("name such as Session.refresh or *Error")] = "",
-    kind: Annotated[str, Given("kind such as code or class")] = "",
+    lang: Annotated[str, Given("such as python")] = "",
+    symbol: Annotated[str, Given("such as Session.refresh or *Error")] = "",
+    kind: Annotated[str, Given("kind such as class")] = "",
+    relation: Annotated[str, Given("callers or callees")] = "",
     collection: CollectionName = "",
     max_tokens: Annotated[int, Given("size of the answer", low=LEAST_BUDGET, high=20_000, clamped=True)] = 2000,
     ref: Ref = "",
@@ -66,6 +68,8 @@ def search_documents(
     path = _filter_path(call.ws, path)
     asked = passages.question(query, path=path, lang=lang, symbol=symbol, kind=kind, collection=collection, ref=ref)
     require_query(asked.words)
+    if relation:
+        return _answer_relation(call, asked, relation)
     with texts.naming_refs(call.ws), known.naming_collections(call.ws, [collection] if collection else []):
         if asked.symbol and (found := _definitions(call, asked)):
             return found
@@ -141,6 +145,49 @@ def _show_groups(found: Sequence[PackedPassage]) -> Iterator[str]:
         yield _show_passage(passage)
 
 
+def _answer_relation(call: Call, asked: NarrowedQuestion, relation: str) -> TextResult:
+    """Return the code that calls a name, or that it calls. Raises `UsageInvalid` without a name."""
+    wanted: Relation | None = next((name for name in RELATIONS if name == relation), None)
+    if wanted is None:
+        raise UsageInvalid(
+            f"there is no relation {relation!r}",
+            hint="relation=callers or relation=callees",
+            parameter="relation",
+            value=relation,
+        )
+    if not asked.symbol:
+        raise UsageInvalid(
+            "relation needs symbol, and no query.",
+            hint=f"search symbol=Session.refresh relation={relation}",
+            parameter="relation",
+            value=relation,
+        )
+    with texts.naming_refs(call.ws), known.naming_collections(call.ws, [asked.collection] if asked.collection else []):
+        report, standing = passages.related_code(call.ws, asked, wanted)
+    call.stands(standing)
+    shown = [_show_related(row, report.relation) for row in report.related]
+    shown = shown[: pages.fit_lines(shown, call.behaviour.page_chars)]
+    left = len(report.related) + report.left_out - len(shown)
+    count = plural(len(report.related) + report.left_out, relation.removesuffix("s"))
+    more = f"; {left} left out, path shows them" if left else ""
+    return TextResult(text="\n".join(shown), message=f"{count} of {asked.symbol!r}, by name{more}.")
+
+
+def _show_related(row: RelatedCode, relation: str) -> str:
+    head = [
+        _place(row.path, row.line, row.last_line),
+        f"{row.kind} {row.symbol}".strip(),
+        _describe_state(row.uncommitted),
+    ]
+    calls = [
+        f"  {call.line}: {terminal_text.visible(call.text)}"
+        if relation == "callers"
+        else f"  {terminal_text.one_line(call.path)}:{call.line}: {terminal_text.visible(call.text)}"
+        for call in row.calls
+    ]
+    return "\n".join([_head_line(head), *calls])
+
+
 def _show_passage(passage: PackedPassage) -> str:
     """Return the place, what a passage is, and its text."""
     head = [passage.shown_place, passage.symbol or passage.heading, _describe_state(passage.uncommitted)]
@@ -181,7 +228,7 @@ def read(
     *,
     name: Annotated[str, Given("path, COLLECTION/ID or place such as src/auth.py:10-42")] = "",
     lines: Annotated[str, Given("lines such as 10-42")] = "",
-    symbol: Annotated[str, Given("class or function, in name if given")] = "",
+    symbol: Annotated[str, Given("class or function")] = "",
     ref: Ref = "",
 ) -> TextResult:
     """Read a file, a stored document, some lines or the code of a symbol. List the documents of a
@@ -282,9 +329,7 @@ def grep(
     limit: Annotated[int, Given("matching lines", low=1, high=1000, clamped=True)] = 50,
     ref: Ref = "",
 ) -> TextResult:
-    """Find lines by regular expression or literal text in tracked text files and stored
-    documents.
-    """
+    """Find lines by regular expression or literal text in tracked files and stored documents."""
     wanted, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
     narrowed = Narrowed(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):

@@ -1,0 +1,216 @@
+"""The files of code in an index, and the definitions in them."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from vmrag_link.code.calls import Imported, family_of, imports_of, without_comments
+from vmrag_link.code.grammars import CLASSES
+from vmrag_link.code.languages import VALUE_KINDS, language_of
+from vmrag_link.index import keywords
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.models import pieces_of
+from vmrag_link.retrieval.narrowed import NarrowedDocument, NarrowingFilter, WantedSymbol
+from vmrag_link.retrieval.narrowing import Narrowing
+
+Declared = tuple[str, str, int, int]
+"""Symbol, kind, line and last line, as a piece declares it."""
+
+_NAMED_OWNERS = frozenset(("javascript", "c", "ruby"))
+"""Families in which the owner of a method may be declared in another file, or nowhere."""
+
+
+class Definition(NamedTuple):
+    """`owner`: the class, module or function around it, empty at the top, and its kind, empty if
+    the file does not declare it. `signature`: its first line in C.
+    """
+
+    collection: str
+    path: str
+    symbol: str
+    kind: str
+    line: int
+    last_line: int
+    signature: str
+    owner: str
+    owner_kind: str
+
+    @property
+    def name(self) -> str:
+        return self.symbol.rpartition(".")[2]
+
+    @property
+    def owner_name(self) -> str:
+        return self.owner.rpartition(".")[2]
+
+    @property
+    def family(self) -> str:
+        return family_of(language_of(self.path))
+
+    @property
+    def is_member(self) -> bool:
+        """True if it is called on an object or a class."""
+        if self.kind in ("method", "property") or self.owner_kind in CLASSES:
+            return True
+        return bool(self.owner) and not self.owner_kind and self.family in _NAMED_OWNERS
+
+    @property
+    def is_local(self) -> bool:
+        """True if it is within a function."""
+        return self.owner_kind in ("function", "method")
+
+
+class CodeFile:
+    """A file of code: its text, what it declares and what it imports."""
+
+    def __init__(self, collection: str, document: NarrowedDocument, index: IndexReader) -> None:
+        self.collection, self.path = collection, document.doc_id
+        self.language = language_of(self.path)
+        self.family = family_of(self.language)
+        self.document = document
+        self._index = index
+
+    @cached_property
+    def text(self) -> str:
+        first = self.document.first
+        return "".join(self._index.text_of(row) for row in range(first, first + self.document.chunks))
+
+    @cached_property
+    def code(self) -> str:
+        """The text without comments and strings."""
+        return without_comments(self.text, self.language)
+
+    @cached_property
+    def imports(self) -> dict[str, Imported]:
+        return imports_of(self.text, self.language)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(re.findall(r"[^\W\d]\w*", self.code))
+
+    @cached_property
+    def declared(self) -> list[Declared]:
+        return [row for piece in pieces_of(self.document) for row in piece.declared]
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+    def line_of(self, offset: int) -> int:
+        return bisect.bisect_right(self.line_starts, offset)
+
+    def text_of(self, line: int) -> str:
+        start = self.line_starts[line - 1]
+        return (
+            self.text[start:].partition("\n")[0]
+            if line == len(self.line_starts)
+            else self.text[start : self.line_starts[line] - 1]
+        )
+
+    def define_row(self, row: Declared) -> Definition:
+        symbol, kind, line, last_line = row
+        owner = symbol.rpartition(".")[0]
+        owner_kind = next((kind for name, kind, *_ in self.declared if name == owner), "") if owner else ""
+        signature = self.text_of(line).strip() if self.family == "c" else ""
+        return Definition(self.collection, self.path, symbol, kind, line, last_line, signature, owner, owner_kind)
+
+    def innermost_around(self, line: int) -> Declared:
+        """Return the innermost definition around a line, but no value; else empty texts."""
+        inner: Declared = ("", "", 0, 0)
+        for row in self.declared:
+            is_value = row[1] in VALUE_KINDS or row[1] == "macro"
+            if row[2] <= line <= row[3] and not is_value and (not inner[0] or row[2] >= inner[2]):
+                inner = row
+        return inner
+
+    def class_around(self, line: int) -> str:
+        """Return the name of the class around a line, without its parents."""
+        classes = [row for row in self.declared if row[1] in CLASSES and row[2] <= line <= row[3]]
+        symbol = (
+            max(classes, key=lambda row: row[2])[0] if classes else self.innermost_around(line)[0].rpartition(".")[0]
+        )
+        return symbol.rpartition(".")[2]
+
+    def declares_at(self, name: str, line: int) -> bool:
+        """Return whether a line declares a name, which may look like a call."""
+        return any(row[2] == line and row[0].rpartition(".")[2] == name for row in self.declared)
+
+    def declares_symbol(self, symbol: str) -> bool:
+        return any(name == symbol or name.endswith(f".{symbol}") for name, *_ in self.declared)
+
+
+class CodeFiles:
+    """The files of some collections of an index that is open."""
+
+    def __init__(self, index: IndexReader, collections: Sequence[str]) -> None:
+        self._index, self._collections = index, collections
+        every = NarrowingFilter(Narrowing())
+        self._files = [
+            CodeFile(name, document, index) for name in collections for document in every.documents(index, name)
+        ]
+        self._files.sort(key=lambda file: file.document.first)
+        self._firsts = [file.document.first for file in self._files]
+
+    def with_word(self, word: str, *, names: bool = False) -> Iterator[CodeFile]:
+        """Return the files that hold a word. `names`: that declare it."""
+        numbers = {
+            bisect.bisect_right(self._firsts, row) - 1
+            for terms in keywords.terms_of([word.lower()])
+            for row in self._index.rows_with(terms, self._collections, names=names)
+        }
+        return (self._files[number] for number in sorted(numbers))
+
+    def files_at(self, places: Collection[tuple[str, str]]) -> list[CodeFile]:
+        """Return the files at these places: collection and path of each."""
+        return [file for file in self._files if (file.collection, file.path) in places]
+
+    def definitions_of(self, wanted: str) -> list[Definition]:
+        """Return the definitions of a dotted name, of which `*` is any letters."""
+        symbol = WantedSymbol(wanted, within=False)
+        return [
+            file.define_row(row)
+            for file in self._files
+            if symbol.may_be_in(file.document.metadata)
+            for row in file.declared
+            if symbol.is_meant(row[0])
+        ]
+
+    def declared_names(self) -> Iterator[str]:
+        return (row[0] for file in self._files for row in file.declared)
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        """The names of all folders with code, and of all its files without endings."""
+        return frozenset(part for file in self._files for part in module_parts(file.path))
+
+    @cached_property
+    def python_roots(self) -> frozenset[str]:
+        """First parts of modules that are imported from these files."""
+        files = [file.path for file in self._files if file.family == "python"]
+        packages = {path.rpartition("/")[0] for path in files if path.rpartition("/")[2].startswith("__init__.")}
+        roots = set[str]()
+        for path in files:
+            folder = path.rpartition("/")[0]
+            if folder not in packages:
+                roots |= {module_parts(path)[-1], folder.rpartition("/")[2]}
+            while folder in packages and folder.rpartition("/")[0] in packages - {""}:
+                folder = folder.rpartition("/")[0]
+            roots |= {folder.rpartition("/")[2], *folder.split("/")[:1]}
+        return frozenset(roots - {""})
+
+
+def module_parts(path: str) -> list[str]:
+    """Return the parts of a module that is a file: `pkg/a/__init__.py` is `pkg.a`."""
+    folders, _, name = path.rpartition("/")
+    stem = name.partition(".")[0]
+    parts = folders.split("/") if folders else []
+    return parts if parts and stem in ("__init__", "index", "mod", "lib", "main") else [*parts, stem]
+
+
+def definitions_among(files: Iterable[CodeFile], name: str) -> list[Definition]:
+    """Return the definitions in some files whose last part is a name."""
+    return [file.define_row(row) for file in files for row in file.declared if row[0].rpartition(".")[2] == name]
