@@ -269,7 +269,7 @@ def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
 @pytest.mark.parametrize("mode", list(Mode))
 def test_neither_does_one_where_no_tie_brings_more_chunks_than_were_looked_for(kb, mode):
     long = doc("long", " ".join(f"owl fox night {' '.join(WORDS[3 : 3 + n % 17])}" for n in range(400)))
-    others = [doc(f"d{n}", f"owl {'stone ' * (30 + n)}") for n in range(4)]
+    others = [doc(f"d{n}", f"owl {WORDS[n + 3]} {'stone ' * (30 + n)}") for n in range(4)]
     path = kb.index(kb.commit(long, *others, collections=[collection(chunking=SMALL)])).path
     scores = [hit.score for hit in kb.search(path, "owl fox night", k=1000, mode=mode)]
     deep = next(n for n in range(100, len(scores)) if scores[n - 1] > scores[n])

@@ -310,6 +310,10 @@ def _lines(
             yield f"{passage_view.INDENT}{output.style('  '.join(filter(None, (place, heading))), dim=True)}"
         if hit.outdated:
             yield f"{passage_view.INDENT}{output.style(hit.outdated, fg='yellow')}"
+        if hit.also_in:
+            from vmrag_link.ops.index.packing import also_in_line  # few results have translations or copies
+
+            yield f"{passage_view.INDENT}{output.style(also_in_line(hit.also_in), dim=True)}"
         if hit.signature and not hit.excerpt:
             yield f"{passage_view.INDENT}… {hit.signature}"
         if hit.excerpt:

@@ -258,6 +258,10 @@ PAGE_SIZE = 1024
 """Bytes. A segment of a few documents takes half the space that it would with SQLite's 4,096."""
 
 
+PatternKind = Literal["LIKE", "GLOB"]
+"""Operators of SQL: `LIKE` ignores the case of ASCII letters."""
+
+
 class PlacedDocument(NamedTuple):
     """A document of a collection, and the slots of its chunks."""
 
@@ -332,11 +336,11 @@ class Manifest:
         )
         return map(PlacedDocument._make, rows)
 
-    def find_like(self, number: int, patterns: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    def find_like(self, number: int, patterns: Sequence[str], by: PatternKind) -> Iterator[tuple[str, int, int]]:
         """Yield id, first slot and number of chunks of each document whose id is like a pattern of
         SQL.
         """
-        like = " OR ".join(["doc_id LIKE ?"] * len(patterns))
+        like = " OR ".join([f"doc_id {by} ?"] * len(patterns))
         ids = f"SELECT first FROM documents INDEXED BY documents_by_id WHERE collection_id = ? AND ({like})"  # noqa: S608  constants
         return self.connection.execute(
             f"SELECT doc_id, first, chunks FROM documents WHERE collection_id = ? AND first IN ({ids})",  # noqa: S608  constants

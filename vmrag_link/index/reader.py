@@ -18,7 +18,7 @@ import msgspec
 from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
-from vmrag_link.index.flat_files import PlacedDocument
+from vmrag_link.index.flat_files import PatternKind, PlacedDocument
 from vmrag_link.index.postings import NAMES, Holding
 from vmrag_link.index.segment import Segment
 from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
@@ -158,10 +158,12 @@ class IndexReader:
                 if held.piece.alive(each.first):
                     yield _header(collection, each), _rows(held, each)
 
-    def rows_like(self, collection: str, patterns: Sequence[str]) -> Iterator[tuple[str, range]]:
+    def rows_like(
+        self, collection: str, patterns: Sequence[str], by: PatternKind = "LIKE"
+    ) -> Iterator[tuple[str, range]]:
         """Yield the id and the rows of each document whose id is like a pattern of SQL."""
         for held in self.pieces(collection):
-            for doc_id, first, chunks in held.segment.manifest.find_like(held.piece.id, patterns):
+            for doc_id, first, chunks in held.segment.manifest.find_like(held.piece.id, patterns, by):
                 if held.piece.alive(first):
                     yield doc_id, range(held.first_row + first, held.first_row + first + chunks)
 

@@ -86,6 +86,10 @@ class Hit(Record, frozen=True):
     metadata: dict[str, Any]
     table: DocumentTable = "documents"
     kind: ContentKind = "document"
+    also_in: tuple[str, ...] = ()
+    """Languages of the page's other translations, and paths of its original and of copies of the
+    passage, which have no results of their own.
+    """
 
     @property
     def placed_metadata(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
 from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.distinct import MORE, MOST, DistinctResults
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranked, Ranker
@@ -51,6 +52,8 @@ class _Ranking(NamedTuple):
     asked: Asked
     ranked: Ranked
     candidates: list[_Candidate]
+    also_in: Mapping[int, tuple[str, ...]]
+    """Translations and copies of a chunk, by row."""
 
 
 class Searcher:
@@ -80,6 +83,7 @@ class Searcher:
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
         self._unnamed = [name for name, held in self._held.items() if held.collection.searched]
+        self._distinct = DistinctResults(self._index)
         self._passing: dict[str, dict[str, list[int]]] = {}
 
     def close(self) -> None:
@@ -92,7 +96,7 @@ class Searcher:
         `IndexFailed`.
         """
         with self._damage_errors():
-            return self._search(query, self._ranking.per_document, by_kind=True)
+            return self._search(query, self._ranking.per_document, diverse=True)
 
     def prepare(self, queries: Iterable[Query]) -> None:
         """Embed the texts of all these queries at once, before they are asked one by one. What
@@ -116,7 +120,7 @@ class Searcher:
         Raises as `search`.
         """
         with self._damage_errors():
-            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document, by_kind=False)
+            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document, diverse=False)
             return self._by_cosine(query, hits) if hits else []
 
     def nearest_groups(
@@ -241,27 +245,41 @@ class Searcher:
             if number < len(there.get((collection, doc_id), ()))
         }
 
-    def _search(self, query: Query, per_document: int, *, by_kind: bool) -> list[Hit]:
-        """`by_kind`: rank documents and code apart, and give both kinds places."""
+    def _search(self, query: Query, per_document: int, *, diverse: bool) -> list[Hit]:
+        """Return the best `k` chunks.
+
+        `diverse`: rank documents and code apart, and show the translations and copies of a page as
+        one result.
+        """
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         collections = self._collections(query)
         documents = [held for held in collections if not held.collection.is_code]
         code = [held for held in collections if held.collection.is_code]
-        parts = [documents, code] if by_kind and documents and code else [collections]
-        rankings = [self._rank_collections(query, part, per_document) for part in parts]
+        parts = [documents, code] if diverse and documents and code else [collections]
+        rankings = [self._rank_collections(query, part, per_document, diverse=diverse) for part in parts]
         if len(rankings) > 1 and all(ranking.candidates for ranking in rankings):
             candidates = self._merge_kinds(query.text, *rankings)
         else:
             candidates = [candidate for ranking in rankings for candidate in ranking.candidates]
-        return self._answer(candidates[: query.k], unit=rankings[0].ranked.unit, digits=DIGITS[query.mode])
+        chosen = candidates[: query.k]
+        hits = self._answer(chosen, unit=rankings[0].ranked.unit, digits=DIGITS[query.mode])
+        also_in = {row: others for ranking in rankings for row, others in ranking.also_in.items()}
+        if not also_in:
+            return hits
+        pairs = zip(hits, chosen, strict=True)
+        return [msgspec.structs.replace(hit, also_in=also_in.get(candidate.row, ())) for hit, candidate in pairs]
 
-    def _rank_collections(self, query: Query, collections: list[IndexedCollection], per_document: int) -> _Ranking:
+    def _rank_collections(
+        self, query: Query, collections: list[IndexedCollection], per_document: int, *, diverse: bool
+    ) -> _Ranking:
         among = self._filtered_rows(query)
         of_paths = bool(query.narrowing and query.narrowing.paths)
         asked = Asked(query.text, collections, among, of_paths=of_paths)
+        if diverse:
+            return self._rank_distinct(asked, query, per_document)
         ranked = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
-        return _Ranking(asked, ranked, self._ordered(ranked.scores)[: query.k])
+        return _Ranking(asked, ranked, self._ordered(ranked.scores)[: query.k], {})
 
     def _merge_kinds(self, text: str, documents: _Ranking, code: _Ranking) -> list[_Candidate]:
         """Return documents and pieces of code as one list."""
@@ -273,6 +291,20 @@ class Searcher:
         if defines or kinds.prefers_code(text, of_documents[0], of_code[0]):
             return kinds.alternate_kinds(code.candidates, documents.candidates)
         return kinds.alternate_kinds(documents.candidates, code.candidates)
+
+    def _rank_distinct(self, asked: Asked, query: Query, per_document: int) -> _Ranking:
+        """Return the best `k` chunks, of which none is a translation or a copy of another one."""
+        depth = query.k + MORE
+        while True:
+            ranked = self._ranker.best(asked, query.mode, depth, per_document=per_document)
+            candidates = self._ordered(ranked.scores)[:depth]
+            results = self._distinct.choose(candidates, query.text, query.k)
+            if len(results) == query.k or len(candidates) < depth or depth >= MOST:
+                break
+            depth *= 4  # translations and copies fill the ranking
+        chosen = [candidates[result.place]._replace(negative=result.negative) for result in results]
+        also_in = {candidates[result.place].row: result.also_in for result in results if result.also_in}
+        return _Ranking(asked, ranked, chosen, also_in)
 
     def _ordered(self, scores: Mapping[int, int]) -> list[_Candidate]:
         """The best first, ties broken."""

@@ -58,6 +58,9 @@ class FileMatch(Record, frozen=True, kw_only=True, omit_defaults=True):
     uncommitted: Annotated[str, Meta(description="the file differs from the commit")] = ""
 
 
+AlsoIn = Meta(description="languages of translations and paths of copies")
+
+
 class QueryMatch(FileMatch, frozen=True):
     """A chunk. `id` is its document's where that has no other chunk."""
 
@@ -69,6 +72,7 @@ class QueryMatch(FileMatch, frozen=True):
     distance: Annotated[float | UnsetType, WithDistances] = UNSET
     similarity: Annotated[float | UnsetType, WithDistances] = UNSET
     embedding: Annotated[list[float] | UnsetType, WithEmbeddings] = UNSET
+    also_in: Annotated[list[str] | UnsetType, AlsoIn] = UNSET
 
 
 class QueryMatches(Record, frozen=True):
@@ -93,6 +97,7 @@ class QueryPassage(Record, frozen=True, kw_only=True):
     revision: Annotated[str | UnsetType, Meta(description="of a stored document")] = UNSET
     uncommitted: Annotated[str | UnsetType, Meta(description="the file differs from the commit")] = UNSET
     outdated: Annotated[str | UnsetType, Meta(description="changed files or lines that the note cites")] = UNSET
+    also_in: Annotated[list[str] | UnsetType, AlsoIn] = UNSET
     cut: Annotated[str | UnsetType, Meta(description="it does not hold whole lines, or was cut to fit")] = UNSET
     text: str
 

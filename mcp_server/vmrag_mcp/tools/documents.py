@@ -209,6 +209,7 @@ def _passage(packed: PackedPassage) -> answers.QueryPassage:
         revision=packed.revision[:7] if packed.revision else UNSET,
         uncommitted=packed.uncommitted or UNSET,
         outdated=packed.outdated or UNSET,
+        also_in=list(packed.also_in) or UNSET,
         cut=packed.cut or UNSET,
         text=packed.text,
     )
@@ -258,6 +259,7 @@ def _make_match(
         embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
         if "embeddings" in include
         else UNSET,
+        also_in=list(hit.also_in) or UNSET,
         **(msgspec.structs.asdict(place) if place else {}),
     )
 

@@ -100,14 +100,16 @@ class HitPacker:
         """The hits are in the order of their ranks."""
         packable, documents = self._packable(hits, request.neighbours)
         packed = pack(packable, documents, request.budget)
-        return replace(packed, passages=tuple(self._mark_outdated(packed.passages)))
+        passages = [replace(passage, also_in=hits[passage.rank - 1].also_in) for passage in packed.passages]
+        return replace(packed, passages=tuple(self._mark_outdated(passages)))
 
     def pack_alone(self, hits: Sequence[Hit]) -> tuple[PackedPassage, ...]:
         """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
         packable, documents = self._packable(hits, 0)
         alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
         placed = [pack([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
-        return tuple(self._mark_outdated(placed))
+        passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(placed, hits, strict=True)]
+        return tuple(self._mark_outdated(passages))
 
     def _packable(
         self, hits: Sequence[Hit], neighbours: int

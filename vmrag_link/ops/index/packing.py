@@ -38,7 +38,7 @@ _MOST_MISSES = 50
 _LONGEST_LINE = 2000
 """Characters. A piece within a longer line does not bring the whole line along."""
 
-_NAMED_SYMBOLS = 4
+_NAMED_SYMBOLS, _MOST_NAMES = 4, 12
 
 _LONGEST_ESCAPE = len(r"\U000e0041")
 
@@ -83,6 +83,9 @@ class PackedPassage(Record, frozen=True):
     """Changed places that a note cites; empty for other documents."""
     kind: ContentKind = "document"
 
+    also_in: tuple[str, ...] = ()
+    """As in `Hit`."""
+
     @property
     def shown_place(self) -> str:
         """The name, with lines if known. A stored document of a file has the file's path."""
@@ -106,6 +109,7 @@ class PackedPassage(Record, frozen=True):
         """The passage as text: its head, and indented, the signature above it, and its lines."""
         above = [f"{_INDENT}… {self.signature}"] if self.signature else []
         above += [f"{_INDENT}({self.outdated})"] if self.outdated else []
+        above += [f"{_INDENT}({also_in_line(self.also_in)})"] if self.also_in else []
         return [self.head, *above, *terminal_text.marked_lines(self.text, _INDENT)]
 
 
@@ -178,6 +182,14 @@ def whole_symbol(pieces: Sequence[IndexedPiece], number: int) -> range:
 
 def _same_symbol(one: IndexedPiece, other: IndexedPiece) -> bool:
     return (one.symbol, one.kind, one.signature) == (other.symbol, other.kind, other.signature)
+
+
+def also_in_line(names: Sequence[str]) -> str:
+    """Return where else a result is, such as `also in: fr, zh-cn, examples/a.md`, or nothing."""
+    if not names:
+        return ""
+    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return f"also in: {', '.join([*map(terminal_text.one_line, names[:_MOST_NAMES]), *more])}"
 
 
 def tokens(text: str) -> int:

@@ -23,7 +23,7 @@ from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import MatchedLine, Narrowed, Pattern
 from vmrag_link.ops.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.ops.history import known
-from vmrag_link.ops.index.packing import PackedPassage
+from vmrag_link.ops.index.packing import PackedPassage, also_in_line
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.ops.index.relations import RELATIONS, RelatedCode, Relation
 from vmrag_link.ops.index.symbols import SymbolDefinition
@@ -191,7 +191,7 @@ def _show_related(row: RelatedCode, relation: str) -> str:
 def _show_passage(passage: PackedPassage) -> str:
     """Return the place, what a passage is, and its text."""
     head = [passage.shown_place, passage.symbol or passage.heading, _describe_state(passage.uncommitted)]
-    head += [passage.outdated, f"cut {passage.cut}" if passage.cut else ""]
+    head += [passage.outdated, also_in_line(passage.also_in), f"cut {passage.cut}" if passage.cut else ""]
     text = "\n".join(filter(None, (passage.signature and f"… {passage.signature}", passage.text)))
     return f"{_head_line(head)}\n{fenced(text)}"
 

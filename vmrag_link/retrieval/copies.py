@@ -1,0 +1,94 @@
+"""Which passages are copies of each other, so that they fill one result.
+
+Passages of two documents are copies if their words are nearly the same: a copied file, a fixture, a
+vendored page. Short ones must have the same words, and very short ones are never copies.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+FEWEST, LONG = 8, 20
+"""Words of equal passages, and of those that may differ in some words."""
+
+ALIKE = 0.9
+"""The part of the words, and of the pairs of words, that two copies have in common."""
+
+_ASIDE = (
+    r"(?i)(?:^|/)(?:_*(?:tests?|e2e|fixtures?|mocks?|snapshots?|examples?|samples?|demos?)_*"
+    r"|testdata|vendor|third[-_]party|node_modules|dist|build|generated)/"
+)
+_MARKS = 3
+
+
+class Passage(NamedTuple):
+    """A ranked passage."""
+
+    collection: str
+    doc_id: str
+    text: str
+
+    @property
+    def document(self) -> tuple[str, str]:
+        return self.collection, self.doc_id
+
+    @property
+    def preference(self) -> tuple[bool, int, str, str]:
+        """The order of copies: fixtures and vendored files are last, then deep paths."""
+        aside = re.search(_ASIDE, self.doc_id) is not None
+        return aside, self.doc_id.count("/"), self.doc_id, self.collection
+
+
+class _Words(NamedTuple):
+    words: list[str]
+    unique: frozenset[str]
+
+    @property
+    def marks(self) -> list[str]:
+        """The longest words. Two copies share one of them."""
+        return heapq.nlargest(_MARKS, self.unique, key=lambda word: (len(word), word))
+
+    def is_copy(self, other: _Words) -> bool:
+        shorter, longer = sorted((len(self.words), len(other.words)))
+        if shorter < FEWEST or shorter < ALIKE * longer:
+            return False
+        if self.words == other.words:
+            return True
+        return shorter >= LONG and _are_alike(self.unique, other.unique) and _are_alike(self.pairs, other.pairs)
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        return frozenset(pairwise(self.words))
+
+
+def _are_alike(one: frozenset[object], other: frozenset[object]) -> bool:
+    return len(one & other) >= ALIKE * len(one | other)
+
+
+def group_copies(passages: Sequence[Passage]) -> list[list[int]]:
+    """Return the places of passages in groups of copies, in the order of their best ones.
+
+    In each group, the one to show is first.
+    """
+    groups: dict[int, list[int]] = {}
+    words: list[_Words] = []
+    marked: dict[str, dict[int, None]] = {}
+    for place, passage in enumerate(passages):
+        found = passage.text.lower().split()
+        own = _Words(found, frozenset(found))
+        words.append(own)
+        near = sorted({first for mark in own.marks for first in marked.get(mark, ())})
+        others = (first for first in near if passages[first].document != passage.document)
+        first = next((first for first in others if own.is_copy(words[first])), place)
+        groups.setdefault(first, []).append(place)
+        if first == place:
+            for mark in own.marks:
+                marked.setdefault(mark, {})[place] = None
+    return [
+        sorted(members, key=lambda place: passages[place].preference) if len(members) > 1 else members
+        for members in groups.values()
+    ]
