@@ -151,9 +151,10 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     spans = [_find_phrases(phrases, some, [terms.get(word, b"") for _, _, word in some]) for some in located]
     alone = len(phrases) == 1
     parts = [phrase[0] for some in phrases.values() for phrase in some if is_part(phrase, alone=alone)]
-    for number, some in enumerate(located if parts else ()):
-        if not spans[number]:
-            spans[number] = _find_compounds(parts, some)
+    for number, text in enumerate(texts if parts else ()):
+        lowered = text.lower()
+        if not spans[number] and (not text.isascii() or any(part.decode() in lowered for part in parts)):
+            spans[number] = _find_compounds(parts, located[number])
     return spans
 
 
@@ -178,6 +179,8 @@ def _find_compounds(parts: Sequence[bytes], located: Sequence[tuple[int, int, st
 
 def _locate_words(text: str) -> list[tuple[int, int, str]]:
     """Return first character, end and folded letters of each word of a text."""
+    if text.isascii():
+        return [(match.start(), match.end(), match[0]) for match in re.finditer("[0-9a-z]+", text.lower())]
     located = []
     for match in re.finditer(r"[0-9A-Za-z\x80-\U0010ffff]+", text):
         word, start = match[0], match.start()
@@ -195,8 +198,8 @@ def _find_phrases(
 ) -> list[tuple[int, int]]:
     """Return where the terms of a text are those of a phrase. `phrases`: by their first term."""
     spans: list[tuple[int, int]] = []
-    for number, term in enumerate(terms):
-        lengths = [len(phrase) for phrase in phrases.get(term, ()) if terms[number : number + len(phrase)] == phrase]
+    for number, term in [(number, term) for number, term in enumerate(terms) if term in phrases]:
+        lengths = [len(phrase) for phrase in phrases[term] if terms[number : number + len(phrase)] == phrase]
         if lengths:
             start, end = located[number][0], located[number + max(lengths) - 1][1]
             _add_span(spans, start, end)

@@ -305,11 +305,13 @@ class IndexReader:
         `holdings`: those that hold the word itself, which counts `OWN_WEIGHT` times. `alone`: the
         query has no other word.
         """
-        is_part = keywords.is_part([term.encode() for term in terms], alone=alone)
-        if self.collections[name].collection.is_code or not is_part:
+        if self.collections[name].collection.is_code or any(
+            len(holding.slots) > FEW and not holding.alive for holding in holdings
+        ):
             return holdings
         pairs = itertools.chain.from_iterable(holding.alive_pairs() for holding in holdings)
-        if any(True for _ in itertools.islice(pairs, FEW, None)):
+        is_part = keywords.is_part([term.encode() for term in terms], alone=alone)
+        if not is_part or any(True for _ in itertools.islice(pairs, FEW, None)):
             return holdings
         compounds: dict[bytes, list[Holding]] = {}
         for held in self.pieces(name):
