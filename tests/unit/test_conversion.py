@@ -11,7 +11,8 @@ import pytest
 
 from vmrag_link.conversion.converter import Converted, Converter
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.outlines import first_title
+from vmrag_link.conversion.outlines import first_title, outline_of
+from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.errors import ConversionFailed, FormatUnsupported
 
 ROOT = Path(__file__).parents[2]
@@ -350,16 +351,18 @@ def test_html_becomes_the_text_that_a_reader_sees(converter: Converter) -> None:
     found = converter.convert(HTML.encode(), name="x.html")
     assert found.title == "The Title"
     assert found.text == (
-        "Heading\n\nOne bold word.\nNext line\n\nfirst\nsecond item\n\na\tb\n1\t2\n\ndef f():\n    return 1\n\n\nlast & least"
+        "# Heading\n\nOne bold word.\nNext line\n\nfirst\nsecond item\n\na\tb\n1\t2\n\n```\ndef f():\n    return 1\n```\n\nlast & least"
     )
 
 
 @pytest.mark.parametrize(
     ("source", "title", "text"),
     [
-        ("<h1>Head <em>ing</em></h1>text", "Head ing", "Head ing\n\ntext"),
+        ("<h1>Head <em>ing</em></h1>text", "Head ing", "# Head ing\n\ntext"),
         ("<title> </title><p>text", "", "text"),
         ("<title>The <b> element</title>", "The <b> element", ""),
+        ("<h2></h2><h3>a<br>b</h3><pre></pre><pre> ```<b>x</b></pre>", "", "### a\nb\n\n````\n ```x\n````"),
+        ("<pre><pre>a</pre>b</pre>c<h4><p>d", "", "```\na\n\nb\n```\n\nc\n\nd"),
         ("", "", ""),
         ("plain", "", "plain"),
         ("<div>" * 2000 + "deep" + "</div>" * 2000 + "<p>after", "", "deep\n\nafter"),
@@ -369,6 +372,17 @@ def test_html_becomes_the_text_that_a_reader_sees(converter: Converter) -> None:
 def test_a_page_is_read_however_it_is_written(converter: Converter, source: str, title: str, text: str) -> None:
     found = converter.convert(source.encode(), name="x.html")
     assert (found.title, found.text) == (title, text)
+
+
+def test_page_in_html_has_the_sections_of_its_headings(converter: Converter) -> None:
+    page = "<h1>Pump</h1><p>Water.<h2 id=v>Valve <i>Limits</i></h2><pre># no heading\n<b>ls</b></pre><p>Nine bar."
+    text = converter.convert(page.encode(), name="pump.html").text
+    paths = HeaderPaths(text, outline_of("pump.html"))
+    assert [paths.at(text.index(words)) for words in ("Water", "no heading", "Nine")] == [
+        "Pump",
+        "Pump > Valve Limits",
+        "Pump > Valve Limits",
+    ]
 
 
 def test_a_long_page_out_of_order_is_read(converter: Converter) -> None:

@@ -19,6 +19,7 @@ TABLES = {
         "<table>\n<thead>\n<tr>\n  <th id=n>name</th>\n  <th><b>unit</b></th>\n</tr>\n</thead>\n<tr><td>rotor</td></tr>\n</table>\n\nend of it\n",
         "name | unit",
     ),
+    "page.html": ("Words.\n\nname\tunit\nrotor\tkPa\nvalve\tbar\n\nend of it", "name | unit"),
     "table.org": (
         "|------+------|\n| name | unit |\n|------+------|\n| rotor | kPa |\n\nend of it\n",
         "| name | unit |",

@@ -150,7 +150,7 @@ _RULES: dict[str, Rules] = {
     "none": Rules(),
     "markdown": _MARKDOWN,
     "mdx": _MARKDOWN._replace(blocks=(*_HTML_BLOCKS, Block(r"\s*\{/(\*)", r"\*/", code=False)), signs="#<`~{|"),
-    "html": Rules(marks=((_HTML_HEADING, 0),), blocks=_HTML_BLOCKS, signs="<", clean=_clean_markdown),
+    "html": _MARKDOWN._replace(rules=""),
     "rst": Rules(
         signs="+*",
         rules="=-`:'\"~^_*+#<>.!$%&(),/;?@[\\]{|}",
@@ -255,6 +255,7 @@ _OF_SUFFIX = {
     for name, suffixes in {
         "none": ".csv .tsv .json .jsonl .ndjson .xml .pdf",
         "mdx": ".mdx",
+        "html": ".html .htm .xhtml",
         "rst": ".rst .rest",
         "text": ".txt .text",
         "asciidoc": ".adoc .asciidoc .asc",
@@ -382,7 +383,7 @@ class _Scan:
         self._rows = _LINE.findall(text)
         self._outline, self._rules, self._patterns = outline, _RULES[outline], _compile_rules(outline)
         self._signs = frozenset(self._rules.signs)
-        self._fences = outline in ("markdown", "mdx")
+        self._fences = outline in ("markdown", "mdx", "html")
         self._styles: dict[str, int] = {}
         self._unclosed = 0
         self._free = True

@@ -103,6 +103,14 @@ def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
     return _Table(behind, behind, "")
 
 
+def _find_tabbed(rows: Sequence[str], number: int) -> _Table | None:
+    """Rows of cells with tabs between them, as pages in HTML become; the first is the header."""
+    if "\t" not in rows[number].strip():
+        return None
+    behind = _count_while(rows, number, lambda row: "\t" in row.strip())
+    return _Table(min(number + 1, behind), behind, " | ".join(rows[number].split("\t")) if behind > number + 2 else "")
+
+
 def _is_border(row: str) -> bool:
     return "= " in row and _consists_of(row, "= ")
 
@@ -185,6 +193,7 @@ def _find_html(rows: Sequence[str], number: int) -> _Table | None:
 _FINDERS: Mapping[str, Sequence[Finder]] = {
     "markdown": (_find_piped, _find_html),
     "mdx": (_find_piped, _find_html),
+    "html": (_find_tabbed,),
     "org": (_find_piped,),
     "textile": (_find_html,),
     "rst": (_find_grid, _find_simple, _find_directive),

@@ -21,6 +21,7 @@ _PARAGRAPHS = frozenset(
 )
 _LINES = frozenset("br caption dd div dt figcaption legend li option summary tbody tfoot thead tr".split())
 _CELLS = frozenset(("td", "th"))
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _STRENGTHS = ("", " ", "\t", "\n", "\n\n")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 
@@ -28,7 +29,8 @@ _SPACES = re.compile(r"[ \t\r\n\f]+")
 def html_text(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG001  no text grows
     """The title is `<title>`, else the first `<h1>`, else empty.
 
-    Paragraphs are separated by an empty line, cells by a tab. Raises `ContentUnreadable`, and
+    Paragraphs are separated by an empty line, cells by a tab. Headings begin with `#`, and code is
+    in fences, as in Markdown. Raises `ContentUnreadable`, and
     `MemoryError`: the standard has formatting elements opened again in each paragraph, so 62 kB of
     `<p><b a1></p><p><b a2></p>…` take 2.6 GB.
     """
@@ -56,14 +58,20 @@ def _text(body: LexborNode) -> str:
         if tag == "-text":
             page.add(node.text_content or "", preformatted=depth_of_pre > 0)
         page.boundary(tag)
+        if tag in _HEADINGS:
+            page.begin(f"{'#' * int(tag[1])} ")
+        elif tag == "pre" and not depth_of_pre:
+            page.begin(f"{_fence_of(node)}\n")
         depth_of_pre += tag == "pre"
         below = None if tag in _IGNORED else node.child
         if below is not None:
             node = below
             continue
         while node is not None:
-            page.boundary(node.tag or "")
             depth_of_pre -= node.tag == "pre"
+            if node.tag == "pre" and not depth_of_pre:
+                page.end_fence()
+            page.boundary(node.tag or "")
             if node.mem_id == body.mem_id:
                 node = None
             elif node.next is not None:
@@ -74,15 +82,32 @@ def _text(body: LexborNode) -> str:
     return page.text()
 
 
+def _fence_of(pre: LexborNode) -> str:
+    """Return a fence that is longer than all within a block of code."""
+    return "`" * (max(map(len, re.findall("`{3,}", pre.text())), default=2) + 1)
+
+
 class _Lines:
-    """Text that grows piece by piece; breaks between pieces wait until more text follows."""
+    """Text that grows piece by piece; breaks and signs before a block wait until text follows."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._break = ""
+        self._break = self._signs = self._fence = ""
+
+    def begin(self, signs: str) -> None:
+        """Write these signs before the text that follows, if it is in this block."""
+        self._signs = signs
+
+    def end_fence(self) -> None:
+        """End a block of code if it has text."""
+        if self._fence:
+            self._pieces.append(("" if self._pieces[-1].endswith("\n") else "\n") + self._fence)
+        self._fence = self._signs = ""
 
     def boundary(self, tag: str) -> None:
         """A block begins or ends here: the strongest of several breaks in a row counts."""
+        if tag in _PARAGRAPHS and self._signs.startswith("#"):
+            self._signs = ""
         wanted = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else "\t" if tag in _CELLS else ""
         self._want(wanted)
 
@@ -92,8 +117,9 @@ class _Lines:
         if words[:1] == " " != shown[:1]:
             self._want(" ")
         if shown:
-            self._pieces += (self._break, shown)
-            self._break = ""
+            self._fence = self._signs.strip() if self._signs[:1] == "`" else self._fence
+            self._pieces += (self._break, self._signs, shown)
+            self._break = self._signs = ""
             if words[-1:] == " " != shown[-1:]:
                 self._want(" ")
 
