@@ -9,6 +9,7 @@ from tests.contract.reading import COMMON, TOOLS, examples, result_shape
 from vmrag_mcp.registry import CORE, ToolInfo, catalogue, toolsets
 
 EFFECTS: dict[str, str] = COMMON["effects"]
+MOST_VALUES = 15
 
 _HEAD = """# MCP tools
 
@@ -86,7 +87,12 @@ def _kind(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return f"{_kind(schema['anyOf'][0])}, or its JSON as text"
     if "enum" in schema:
-        return " \\| ".join(f"`{each}`" for each in schema["enum"])
+        values = [f"`{value}`" for value in schema["enum"]]
+        return (
+            " \\| ".join(values)
+            if len(values) <= MOST_VALUES
+            else f"{values[0]}, {values[1]} or another of {len(values)}"
+        )
     if schema["type"] == "array":
         return f"list of {_kind(schema['items']).removesuffix(', or its JSON as text')}"
     low, high = schema.get("minimum"), schema.get("maximum")

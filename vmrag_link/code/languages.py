@@ -259,7 +259,7 @@ MOST_DECLARED = 200
 
 
 VALUE_KINDS = frozenset(("constant", "variable"))
-"""Kinds of names that are no symbols of their own."""
+"""Kinds of names that belong to the symbol around them."""
 
 BY_LINES = "lines"
 """The kind of the first piece of a text that was too hard or too large to parse."""

@@ -133,7 +133,7 @@ def names_at(places: Places, ref: str) -> list[str]:
 
 
 def blobs_at(places: Places, ref: str) -> dict[str, str]:
-    """The regular files of a commit's tree with their blobs. Raises as `beside.fields`."""
+    """Return the blobs of the regular files of a commit, by path. Raises `GitFailed`."""
     listed = fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, most=MOST_FILES)
     entries = (entry.partition(b"\t") for entry in listed)
     return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries if about[:6].decode() in REGULAR}

@@ -29,7 +29,7 @@ class NestedPaths(NamedTuple):
 
 
 def find_nested(places: Places, commit: str | None) -> NestedPaths:
-    """Return those of a commit, or of the index. Raises as `beside.fields`."""
+    """Return the submodules and links of a commit, or of the index. Raises `GitFailed`."""
     if commit is None:
         entries = [(entry.path, entry.mode, entry.blob) for entry in raw_changes.entries(places, ()) if not entry.stage]
     else:
@@ -44,7 +44,7 @@ def find_nested(places: Places, commit: str | None) -> NestedPaths:
 
 
 def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
-    """Return what links point to, by path. Raises as `beside.look`."""
+    """Return the targets of links, by path. Raises `GitFailed`."""
     sizes = beside.sizes(places, links.values())
     contents = beside.contents(places, [blob for blob, size in sizes.items() if size <= _LONGEST_TARGET])
     return {path: os.fsdecode(contents[blob]) for path, blob in links.items() if blob in contents}

@@ -1,5 +1,4 @@
-"""What the first bytes of a file tell that its name does not: a man page, an OpenAPI description, a
-script.
+"""Recognize man pages, OpenAPI descriptions and scripts by the first bytes of a file.
 
 Other files also have names such as `tool.1`, `api.yaml` and `run`. Only the beginning of a file is
 read, because nothing was chosen as a source yet.
@@ -16,7 +15,7 @@ from vmrag_link.paths import Places
 from vmrag_link.sources.disk import Disk
 
 _MOST_BYTES = 1_000_000
-"""Of a blob, which git writes whole. A larger file is no document, unless the settings say so."""
+"""Maximum size of a blob that is read. git can only write a whole blob."""
 
 _MOST_BYTES_TOGETHER = 50_000_000
 
@@ -70,12 +69,12 @@ def in_work_tree(places: Places, paths: Iterable[str]) -> Mapping[str, bytes]:
 
 
 def of_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[str]) -> Mapping[str, bytes]:
-    """As `in_work_tree`, of files whose blobs are known. Raises as `git.beside.look`."""
-    wanted = {path: blobs[path] for path in paths if path in blobs}
-    left, chosen = _MOST_BYTES_TOGETHER, set[str]()
-    for blob, size in beside.sizes(places, wanted.values()).items():
-        if size <= min(left, _MOST_BYTES):
-            left -= size
+    """Return the first bytes of blobs, by path. A large blob has none. Raises `GitFailed`."""
+    named = {path: blobs[path] for path in paths if path in blobs}
+    room, chosen = _MOST_BYTES_TOGETHER, set[str]()
+    for blob, size in beside.sizes(places, named.values()).items():
+        if size <= min(room, _MOST_BYTES):
+            room -= size
             chosen.add(blob)
     contents = beside.contents(places, chosen)
-    return {path: contents[blob][:BINARY_WITHIN] for path, blob in wanted.items() if blob in contents}
+    return {path: contents[blob][:BINARY_WITHIN] for path, blob in named.items() if blob in contents}

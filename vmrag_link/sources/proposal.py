@@ -62,7 +62,7 @@ _MOST_PATHS = 20
 """Paths and folders of files that no ending names."""
 
 _Role = Literal["document", "text", "man", "api", "code", "lines", "script", ""]
-"""What a file may be. `lines`: code that needs no grammar. `script`: a file without an ending."""
+"""The role of a file. `lines`: code without a grammar. `script`: a file without an ending."""
 
 
 class _Roles(NamedTuple):
@@ -81,8 +81,8 @@ def propose(
 ) -> tuple[SourceSettings, ...]:
     """The documentation, and, as far as it can be cut here, the code among these tracked files.
 
-    `stored`: the collections of the knowledge base, whose names no source can have. Raises as
-    `beginnings`.
+    `stored`: the collections of the knowledge base, whose names a source cannot have. Raises the
+    errors of `beginnings`.
     """
     roles = _sort_by_role(paths)
     documents, code = roles.patterns["document"], roles.patterns["lines"]
