@@ -391,9 +391,19 @@ class _Scan:
 
     def list_lines(self) -> Iterator[Line]:
         rows, begins = self._rows, self._patterns.begins
+        may_begin = self._signs.union(" \t", self._rules.rules if self._rules.ordered else "*")
+        may_rule = frozenset(f"{self._rules.rules} " if self._rules.rules else "")
+        is_help = self._outline == "vimhelp"
         number = at = 0
         while number < len(rows):
             row = rows[number]
+            below = rows[number + 1][0] if number + 1 < len(rows) else "\n"
+            if row[0] not in may_begin and below not in may_rule and not is_help:  # most lines
+                end = at + len(row)
+                self._free = row.isspace()
+                yield Line(at, end, 0, "", False, self._free)
+                number, at = number + 1, end
+                continue
             marked = row.lstrip()[:1] in self._signs
             behind, code = self._find_block(number) if marked else (number, False)
             if behind > number:
