@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 
@@ -106,7 +107,10 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
         "  - {query: certificates, ranking: []}\n",
     )
     report = golden.vmrag("check", "--json", code=1).json
-    assert report["metrics"] == {"judged": 3, "recall": 0.5, "mrr": pytest.approx(2 / 3)}
+    metrics = report["metrics"]
+    assert (metrics["judged"], metrics["recall"], metrics["mrr"]) == (3, 0.5, pytest.approx(2 / 3))
+    assert metrics["ndcg"] == pytest.approx((1 + 1 / (1 + 1 / math.log2(3)) + 0) / 3)
+    assert metrics["mrr_interval"] == pytest.approx([0.207660, 0.938508], abs=1e-6)
     assert report["thresholds"] == []
     golden.vmrag("check", "--min-mrr", "0.6", "--min-recall", "0.5", "--max-regressions", "3")
     done = golden.vmrag("check", "--min-mrr", "0.7", code=1)
@@ -145,10 +149,10 @@ def test_the_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today
     assert "0000000" in report["commits"][1]["problem"]
     assert not report["shallow"]
     shown = project.vmrag("check", "--history", "2", "--at", broken + "^", code=1).out.splitlines()
-    start = shown.index("commit   date        mrr     recall  missed")
-    assert [line.split()[2:5] for line in shown[start + 1 : -1]] == [
-        ["0.0000", "0.0000", "1"],
-        ["1.0000", "1.0000", "0"],
+    start = shown.index("commit   date        mrr     ndcg    recall  missed")
+    assert [line.split()[2:6] for line in shown[start + 1 : -2]] == [
+        ["0.0000", "0.0000", "0.0000", "1"],
+        ["1.0000", "1.0000", "1.0000", "0"],
     ]
 
 

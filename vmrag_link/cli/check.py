@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -17,9 +19,12 @@ from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import check_queries as operation
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
-from vmrag_link.ops.checks.thresholds import QualityHistory, Thresholds
+from vmrag_link.ops.checks.thresholds import GoldenMetrics, QualityHistory, Thresholds
 from vmrag_link.ops.commits import deepen
 from vmrag_link.paths import QUERIES_NAME
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.checks.trec import TrecFiles
 
 INDENT = "    "
 _SHARE = click.FloatRange(0, 1)
@@ -34,6 +39,12 @@ _SHARE = click.FloatRange(0, 1)
 @click.option("--max-regressions", type=click.IntRange(0), help="How many queries may be answered otherwise.")
 @click.option("--base", metavar="REF", help="As regressions only those count that REF answers as expected.")
 @click.option("--history", "past", type=click.IntRange(1), metavar="N", help="How good the last N changes answer, too.")
+@click.option(
+    "--trec",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write qrels.txt and run.txt for trec_eval, ir_measures and ranx.",
+)
 @case_options
 def command(
     invocation: Invocation,
@@ -46,6 +57,7 @@ def command(
     max_regressions: int | None,
     base: str | None,
     past: int | None,
+    trec: Path | None,
     files: CaseFiles,
 ) -> int:
     """Ask the queries of .vmrag/queries.yaml, and compare the answers with what they expect.
@@ -68,11 +80,21 @@ def command(
 
             found = quality_history(ws, ref or "HEAD", limit=past)
             report = msgspec.structs.replace(report, history=found)
-    files.emit(invocation, report, _lines(report, update=update), lambda: cases.of_check(report))
+        written = _write_trec(invocation.directory / trec, report) if trec else None
+    lines = _lines(report, update=update, with_metrics=bool(past or trec), trec=written)
+    files.emit(invocation, report, lines, lambda: cases.of_check(report))
     return 0 if report.passed else FAILED_CHECK
 
 
-def _lines(report: GoldenReport, *, update: bool) -> Iterator[str]:
+def _write_trec(folder: Path, report: GoldenReport) -> TrecFiles:
+    from vmrag_link.ops.checks.trec import write_trec
+
+    return write_trec(report, folder)
+
+
+def _lines(
+    report: GoldenReport, *, update: bool, with_metrics: bool = False, trec: TrecFiles | None = None
+) -> Iterator[str]:
     for each in report.queries:
         if each.misses:
             yield from _missed(report, each)
@@ -88,18 +110,35 @@ def _lines(report: GoldenReport, *, update: bool) -> Iterator[str]:
         yield f"{_mark(label, colour)}{limit.sentence}"
     if report.history:
         yield from _history(report.history)
+    if with_metrics and report.metrics:
+        yield _describe_metrics(report.metrics)
+    if trec:
+        yield f"Wrote {trec.qrels} and {trec.run} with {plural(trec.judged, 'query')}."
     yield _verdict(report)
 
 
+def _describe_metrics(metrics: GoldenMetrics) -> str:
+    """Return the line with the means of all judged queries."""
+    shown = [
+        f"{name} {mean:.4f} ({low:.2f} to {high:.2f})"
+        for name, mean, (low, high) in (
+            ("ndcg", metrics.ndcg, metrics.ndcg_interval),
+            ("mrr", metrics.mrr, metrics.mrr_interval),
+        )
+    ]
+    count = plural(metrics.judged, "query")
+    return f"{', '.join(shown)}, recall {metrics.recall:.4f}, of {count} that name documents, with 95 % confidence"
+
+
 def _history(found: QualityHistory) -> Iterator[str]:
-    yield output.style(f"{'commit':9}{'date':12}{'mrr':8}{'recall':8}missed", dim=True)
+    yield output.style(f"{'commit':9}{'date':12}{'mrr':8}{'ndcg':8}{'recall':8}missed", dim=True)
     for each in found.commits:
         start = f"{each.commit[:7]:9}{each.date:12}"
         if each.problem:
             yield f"{start}{output.style('not asked', fg='yellow')}: {each.problem}"
             continue
-        quality = (each.metrics.mrr, each.metrics.recall) if each.metrics else ()
-        numbers = "".join(f"{value:<8.4f}" for value in quality) or f"{'-':8}{'-':8}"
+        quality = (each.metrics.mrr, each.metrics.ndcg, each.metrics.recall) if each.metrics else ()
+        numbers = "".join(f"{value:<8.4f}" for value in quality) or f"{'-':8}" * 3
         yield f"{start}{numbers}{each.missed:<8}{each.subject}"
     if found.shallow:
         yield f"Older commits may be missing: this is a shallow clone. {deepen.HINT}"

@@ -44,9 +44,23 @@ _FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="Write Markdown below 1 MiB, for example for a job summary. - prints it.",
 )
+@click.option(
+    "--history",
+    "past",
+    type=click.IntRange(1, 200),
+    metavar="N",
+    help="Also measure the quality of the last N commits, and plot it in the page.",
+)
 @click.option("--gitlab-note", is_flag=True, help="Write the report as a note on the GitLab merge request of this job.")
 def command(
-    invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None, gitlab_note: bool
+    invocation: Invocation,
+    *,
+    base: str,
+    head: str,
+    html: Path | None,
+    summary: Path | None,
+    past: int | None,
+    gitlab_note: bool,
 ) -> None:
     """Report what a pull request changes in the documents.
 
@@ -77,7 +91,7 @@ def command(
         jinja_page.require()
     with (
         invocation.workspace() as ws,
-        gather(ws, NamedEnd(base), NamedEnd(head)) as report,
+        gather(ws, NamedEnd(base), NamedEnd(head), past=past) as report,
     ):
         if page_file:
             write_text(page_file, jinja_page.page(report))

@@ -83,6 +83,8 @@ class CheckedQuery(Record, frozen=True):
     misses: tuple[Miss, ...] = ()
     order: tuple[str, ...] | None = None
     recorded: Literal["new", "changed"] | None = None
+    relevant: tuple[str, ...] = ()
+    """The full names of the documents that a person expects."""
 
 
 class GoldenReport(Record, frozen=True):
@@ -157,14 +159,14 @@ def check_queries(
             asked = query.asked(settings)
             missed = misses(query, answer.found, asked.k, answer.names, comparable=comparable)
             explained = [documents.explained(miss, asked) for miss in missed]
-            checked.append(_checked(query, name, answer, explained))
+            expected = tuple(sorted(relevant(answer.names.resolve_query(query))))
+            checked.append(msgspec.structs.replace(_checked(query, name, answer, explained), relevant=expected))
         return tuple(checked), viewed(ws, view).kb, found[0].names if found else NO_NAMES
 
     queries, kb, names = searching(ws, check_view, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
-    pairs = zip(golden.queries, queries, strict=True)
-    metrics = measured((relevant(names.resolve_query(query)), answer.found) for query, answer in pairs)
+    metrics = measured((frozenset(query.relevant), query.found) for query in queries)
     missing = {each.name for each in queries if each.misses}
     if thresholds.base is not None:
         there = check_queries(ws, ref=thresholds.base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -10,16 +11,25 @@ from vmrag_link.golden.queries import GoldenQuery, RankedChunk, documents_of
 from vmrag_link.models import Record
 from vmrag_link.paths import QUERIES_NAME
 
+_DEVIATIONS = 1.959964
+"""Standard deviations on each side of the mean that have 95 % of a normal distribution."""
+
 
 class GoldenMetrics(Record, frozen=True):
-    """Of the `judged` queries, those that say which documents answer them: the mean of what share
-    of these is among the first k chunks, and of 1 / the place of the first of them among the
-    documents that were found (0 where none was).
+    """Means over the `judged` queries, those that say which documents answer them.
+
+    `recall`: the share of these documents among the first k chunks. `mrr`: 1 / the place of the
+    first of them among the documents that were found, 0 if none was. `ndcg`: each of them counts
+    less at a later place (1 / log2(place + 1)), as a share of the best order. The intervals have
+    the true mean with 95 % confidence, if the queries are a sample of those that people ask.
     """
 
     judged: int
     recall: float
     mrr: float
+    ndcg: float
+    mrr_interval: tuple[float, float]
+    ndcg_interval: tuple[float, float]
 
 
 class CommitQuality(Record, frozen=True, omit_defaults=True):
@@ -97,11 +107,35 @@ def relevant(query: GoldenQuery) -> frozenset[str]:
 
 def measured(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk]]]) -> GoldenMetrics | None:
     """None where nothing is judged."""
-    recalls, ranks = [], []
+    recalls, ranks, gains = [], [], []
     for wanted, found in answers:
         if wanted:
             documents = documents_of(found)
             recalls.append(len(wanted & {*documents}) / len(wanted))
             ranks.append(next((1 / place for place, each in enumerate(documents, 1) if each in wanted), 0.0))
+            gains.append(_discounted_gain(wanted, documents))
     judged = len(recalls)
-    return GoldenMetrics(judged, sum(recalls) / judged, sum(ranks) / judged) if judged else None
+    if not judged:
+        return None
+    mrr, ndcg = sum(ranks) / judged, sum(gains) / judged
+    intervals = (confidence_interval(mean, judged) for mean in (mrr, ndcg))
+    return GoldenMetrics(judged, sum(recalls) / judged, mrr, ndcg, *intervals)
+
+
+def _discounted_gain(wanted: frozenset[str], documents: Sequence[str]) -> float:
+    """Return nDCG of one ranking. It is rounded: logarithms differ between machines."""
+    reached = sum(1 / math.log2(place + 1) for place, name in enumerate(documents, 1) if name in wanted)
+    best = sum(1 / math.log2(place + 1) for place in range(1, len(wanted) + 1))
+    return round(reached / best, 9)
+
+
+def confidence_interval(mean: float, count: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a mean of values between 0 and 1.
+
+    It is never empty, unlike one made of the deviation: ten queries that are all answered do not
+    prove that the next one is. For values other than 0 and 1 it is wider than necessary.
+    """
+    spread = _DEVIATIONS**2 / count
+    centre = (mean + spread / 2) / (1 + spread)
+    half = math.sqrt(spread * (mean * (1 - mean) + spread / 4)) / (1 + spread)
+    return round(max(0.0, centre - half), 6), round(min(1.0, centre + half), 6)

@@ -13,6 +13,8 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
 
+from msgspec.structs import replace
+
 from vmrag_link import worddiff
 from vmrag_link.errors import GitError, IndexFailed, LimitExceeded
 from vmrag_link.index import view as views
@@ -62,12 +64,18 @@ _LEAST, _MOST, _TOGETHER = 2_000, 100_000, 20_000_000
 
 
 def gather(
-    ws: Workspace, base: NamedEnd, head: NamedEnd, *, findings: Sequence[PinFinding] | None = None
+    ws: Workspace,
+    base: NamedEnd,
+    head: NamedEnd,
+    *,
+    findings: Sequence[PinFinding] | None = None,
+    past: int | None = None,
 ) -> KnowledgeReport:
     """What the head brings since it left the base: documents, collections, revisions, answers.
 
     `findings`: what `vmrag verify` says of the commits, if it was asked already; otherwise it is
-    asked here, without a remote. An index that an answer needs is built. Raises as `places_of`,
+    asked here, without a remote. `past`: the number of commits before the head whose answers to the
+    golden queries are measured. An index that an answer needs is built. Raises as `places_of`,
     `KnowledgeMoved`, and as the engine.
     """
     if not ws.initialized:
@@ -77,7 +85,12 @@ def gather(
     places = places_of(ws, base, head)
     spool = Spool()
     try:
-        return KnowledgeReport(_summary(ws, places, spool, findings), spool)
+        summary = _summary(ws, places, spool, findings)
+        if past and places.head.commit:
+            from vmrag_link.ops.checks.check_history import quality_history
+
+            summary = replace(summary, history=quality_history(ws, places.head.commit, limit=past))
+        return KnowledgeReport(summary, spool)
     except BaseException:
         spool.close()
         raise

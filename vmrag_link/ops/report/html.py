@@ -23,7 +23,7 @@ from vmrag_link import extras, terminal_text
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.ops.report import rankings, wording
+from vmrag_link.ops.report import plot, rankings, wording
 from vmrag_link.ops.report.rankings import mended, worsened
 from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.wording import basis, counted, named, verdict
@@ -87,6 +87,7 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
+            plot=_draw_plot(summary),
         )
     )
     stream.enable_buffering(_BUFFERED)
@@ -147,6 +148,13 @@ def _words(summary: ReportSummary) -> int:
 def _command(summary: ReportSummary) -> str:
     """What shows the same in a terminal."""
     return f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}"
+
+
+def _draw_plot(summary: ReportSummary) -> Any:
+    """Return the plot of the history; empty if none was requested."""
+    from markupsafe import Markup
+
+    return Markup(plot.draw_history(summary.history) if summary.history else "")  # noqa: S704  numbers and names of ours
 
 
 @functools.cache

@@ -17,6 +17,7 @@ import msgspec
 
 from vmrag_link.models import ChangeKind, Record
 from vmrag_link.ops.checks.diff_queries import QueryDiff
+from vmrag_link.ops.checks.thresholds import QualityHistory
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.log import PinnedRevision
@@ -280,7 +281,8 @@ class ReportSummary(Record, frozen=True):
     are not compared, because this clone does not have them. `findings`: what `vmrag verify` says of
     the commits between; `verified` is false where the places are no commits of git's. `documents`:
     sorted by name. `citing`: notes that cite what changes, and that do not change. `uncited`: why
-    they could not be found.
+    they could not be found. `history`: how well earlier commits answer the golden queries, if it
+    was requested.
     """
 
     base: ReportEnd
@@ -301,6 +303,7 @@ class ReportSummary(Record, frozen=True):
     unread: tuple[str, ...] = ()
     citing: tuple[CitingNote, ...] = ()
     uncited: str = ""
+    history: QualityHistory | None = None
 
     @property
     def empty(self) -> bool:
