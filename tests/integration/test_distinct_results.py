@@ -120,3 +120,16 @@ def test_terminal_and_tool_name_translations(project):
     assert [passage.get("also_in") for passage in found][:2] == [["fr", "zh-cn"], None]
     packed = project.ask("query", QUESTION, "--budget", "2000")
     assert packed["passages"][0]["also_in"] == ["fr", "zh-cn"]
+
+
+def test_data_ranks_below_text_unless_question_names_its_file(project):
+    data = " ".join(f"0.29 0.30 M{number}.29 {number * 7}.30" for number in range(30))
+    project.write("docs/icon-table.md", f"{data}\n")
+    project.write(
+        "docs/upgrade.md",
+        "To migrate to a new version, read this page. Version 0.30 renames an option of the gateway.\n",
+    )
+    commit(project)
+    found = [hit["doc_id"] for hit in results(project, "migrate from 0.29 to 0.30")]
+    assert found.index("docs/upgrade.md") < found.index("docs/icon-table.md")
+    assert results(project, "icon-table.md 0.29 0.30")[0]["doc_id"] == "docs/icon-table.md"

@@ -103,5 +103,11 @@ def test_copies_show_page_before_fixture_and_vendored_file():
     assert group(PROSE, PROSE, PROSE, PROSE, paths=paths) == [[3, 2, 0, 1]]
 
 
+def test_copies_show_passage_with_better_score():
+    text = " ".join(PROSE)
+    found = [Passage("manual", "man1/deep/x.md", text, -9), Passage("docs", "x.md", text, -8)]
+    assert group_copies(found) == [[0, 1]]
+
+
 def test_passages_of_one_document_are_no_copies():
     assert group(PROSE, PROSE, paths=("docs/x.md", "docs/x.md")) == [[0], [1]]

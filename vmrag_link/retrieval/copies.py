@@ -31,16 +31,18 @@ class Passage(NamedTuple):
     collection: str
     doc_id: str
     text: str
+    negative: int = 0
+    """The score, negated."""
 
     @property
     def document(self) -> tuple[str, str]:
         return self.collection, self.doc_id
 
     @property
-    def preference(self) -> tuple[bool, int, str, str]:
-        """The order of copies: fixtures and vendored files are last, then deep paths."""
+    def preference(self) -> tuple[bool, int, int, str, str]:
+        """The order of copies: fixtures and vendored files are last, then by score and depth."""
         aside = re.search(_ASIDE, self.doc_id) is not None
-        return aside, self.doc_id.count("/"), self.doc_id, self.collection
+        return aside, self.negative, self.doc_id.count("/"), self.doc_id, self.collection
 
 
 class _Words(NamedTuple):

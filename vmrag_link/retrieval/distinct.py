@@ -83,8 +83,8 @@ class DistinctResults:
         """Return the best `k` results, the best first."""
         kept = self._one_language(ranked, question)
         passages = [
-            Passage(ranked[place].collection, ranked[place].doc_id, self._index.text_of(ranked[place].row))
-            for place, _ in kept
+            Passage(each.collection, each.doc_id, self._index.text_of(each.row), each.negative)
+            for each in (ranked[place] for place, _ in kept)
         ]
         results = []
         for members in group_copies(passages)[:k]:

@@ -1,0 +1,57 @@
+"""Which passages are data, and which questions ask for them."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+import pytest
+
+from vmrag_link.retrieval.prose import DATA, WHOLE, factor_of, is_named
+
+NUMBERS = " ".join(str(random.Random(1).randrange(10_000)) for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<path d='M12.29 0.30C12.29 0.29 14.1 2.83 14.1 6.4L0.29 0.30Z 11.2 14 0.29 8 0.30 7.1z'/>",
+        NUMBERS,
+        "".join(f"0x{byte:02x}, " for byte in range(64)),
+        f"icon: {base64.b64encode(random.Random(2).randbytes(300)).decode()}",
+        f"!function(e,t){{{'var a=e.b(t);a=a.c&&d(a,e)?f:g;' * 9}}}(window)",
+    ],
+    ids=["svg", "numbers", "bytes", "base64", "minified"],
+)
+def test_data_has_lower_factor(text):
+    assert factor_of(text) == DATA
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To migrate from 0.29 to 0.30, replace `load(path)` by `open(path)` and raise `timeout` to 30.",
+        "| name | type | default | unit |\n|---|---|---|---|\n| rotor_4_limit | int | 22 | kPa |\n| rotor_5_limit | int | 27 | kPa |",
+        "def refresh(self, token: str) -> Session:\n    if token in self._known:\n        return self._known[token]\n",
+        "网关会在三十秒后丢弃慢请求" * 12,
+        "https://example.org/a/page Read this page about the gateway and its limits before you change them.",
+        "0.30",
+    ],
+    ids=["prose", "table", "code", "chinese", "link", "short"],
+)
+def test_text_keeps_score(text):
+    assert factor_of(text) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("question", "doc_id", "symbol", "named"),
+    [
+        ("what is in icon-table.svg.md", "site/icon-table.svg.md", "", True),
+        ("the icon table", "site/icon-table.svg.md", "", True),
+        ("values of CRC_TABLE", "src/crc.c", "CRC_TABLE", True),
+        ("migrate from 0.29 to 0.30", "site/icon-table.svg.md", "", False),
+        ("which table", "site/icon-table.svg.md", "", False),
+    ],
+)
+def test_question_names_file_or_symbol(question, doc_id, symbol, named):
+    assert is_named(question, doc_id, symbol) == named

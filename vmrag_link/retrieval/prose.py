@@ -1,0 +1,43 @@
+"""How much a passage is text, so that data such as icon tables, base64 and lists of numbers ranks
+lower. The measure is made from the passage alone, at the time of the query.
+"""
+
+from __future__ import annotations
+
+from vmrag_link.index import keywords
+
+WHOLE = 1000
+DATA = 400
+"""The factor of data, in thousandths."""
+
+FEWEST, LETTERS = 40, 400
+"""Characters of a passage that is measured, and thousandths of letters in what is text."""
+
+LONGEST, MEAN = 80, 20
+"""Lengths of ASCII characters without a space: one above the first is encoded, and passages whose
+mean is above the second are minified.
+"""
+
+
+def factor_of(text: str) -> int:
+    """Return the factor of a passage's score, in thousandths."""
+    parts = text.split()
+    size = sum(map(len, parts))
+    if size < FEWEST:
+        return WHOLE
+    if WHOLE * sum(map(str.isalpha, text)) < LETTERS * size:
+        return DATA
+    encoded = sum(len(part) for part in parts if len(part) > LONGEST and part.isascii())
+    minified = text.isascii() and size > MEAN * len(parts)
+    return DATA if minified or 2 * encoded > size else WHOLE
+
+
+def is_named(question: str, doc_id: str, symbol: str) -> bool:
+    """Return whether a question names the file or the symbol of a passage."""
+    lower = question.lower()
+    name, last = doc_id.rpartition("/")[2].lower(), symbol.rpartition(".")[2].lower()
+    if name in lower or (last and last in lower):
+        return True
+    words = frozenset(keywords.words_of([question]))
+    stem = keywords.words_of([keywords.stem(name)])
+    return bool(stem) and stem <= words
