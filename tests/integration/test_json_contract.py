@@ -69,7 +69,7 @@ def test_status_in_sync_and_with_uncommitted_documents(project):
 def test_a_fingerprint_names_the_ranking_and_only_its_settings_change_it(project):
     report = project.ask("fingerprint")
     require("fingerprint", report)
-    assert report["ranking"] == {"version": 6, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0}
+    assert report["ranking"] == {"version": 7, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0}
     project.git("config", "vmrag.retrieval.k", "9")
     assert project.ask("fingerprint") == report
     project.git("config", "vmrag.retrieval.vector-weight", ".25")

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from typing import NamedTuple
 
-RULES = 2
+RULES = 3
 """Of cutting with a grammar; higher whenever the same text may be cut otherwise, or more is told of
 its pieces (`models.PIECES`).
 """
 
-RULES_OF_LINES = 2
+RULES_OF_LINES = 3
 """Of cutting by lines."""
 
 EXTRA_HINT = "pip install 'vmrag-link[code]'"

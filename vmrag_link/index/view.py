@@ -183,7 +183,7 @@ def indexes_equally(one: Collection, other: Collection) -> bool:
     return decisive(one) == decisive(other)
 
 
-FORMAT = "6"
+FORMAT = "7"
 """Rises with every change of what lies in an index directory, of how texts are cut, and of a model
 that takes a former one's place (`embedding.successors`).
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.settings import RetrievalSettings
 
-VERSION = 6
+VERSION = 7
 """Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
 and taken apart into words, how vectors are rounded, how scores are made and ordered.
 """

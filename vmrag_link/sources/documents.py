@@ -109,7 +109,7 @@ def _batches(files: Sequence[TreeFile]) -> Iterator[Sequence[TreeFile]]:
         yield files[start:]
 
 
-RULES = "1"
+RULES = "2"
 """Rises with every change of what a text becomes as a document."""
 
 CHUNKING = {"document": Chunking("headings", 1000, 0), "code": Chunking("code", 1500, 0)}
