@@ -472,6 +472,12 @@ def pieces_of(row: HasMetadata) -> list[IndexedPiece]:
     return msgspec.json.decode(row.metadata, type=_CodeMetadata).pieces
 
 
+def stated_title(row: HasMetadata) -> str:
+    """Return the title in the metadata of a document, which its front matter states."""
+    title = metadata_of(row).get("title") if '"title"' in row.metadata else None
+    return " ".join(title.split()) if isinstance(title, str) else ""
+
+
 def metadata_from_row(text: str) -> dict[str, Any]:
     """The metadata of a stranger's row.
 

@@ -103,6 +103,17 @@ def test_notebook_with_large_pictures_is_a_document_until_its_text_is_too_long(p
     assert "has text of more than 2,000 bytes" in project.vmrag("sources").out
 
 
+def test_page_is_found_by_the_title_in_its_front_matter(project):
+    page = "---\ntitle: Wombat burrows\n---\nThey dig at night.\n\n## Tools\n\nClaws.\n"
+    commit(project, "page", **{"docs/burrows.md": page})
+    hits = project.ask("query", "wombat", "--mode", "keyword")["results"]
+    assert {(hit["doc_id"], hit["header_path"]) for hit in hits} == {
+        ("docs/burrows.md", "Wombat burrows"),
+        ("docs/burrows.md", "Tools"),
+    }
+    assert "Wombat" not in hits[0]["text"]
+
+
 def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(project):
     odd = "---\nlast_line: 3\nsymbol: Odd\n---\n# Odd\n\nA pangolin sleeps.\n"
     commit(project, "odd", **{"docs/odd.md": odd})

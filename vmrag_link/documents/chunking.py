@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from vmrag_link.conversion.outlines import Line, outline_lines, outline_of
 from vmrag_link.errors import LimitExceeded, UsageInvalid
-from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, metadata_of, pieces_of
+from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, pieces_of, stated_title
 
 # Where a text may be cut, best first; a cut lies after the match.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
@@ -225,8 +225,7 @@ def parts(text: str, size: int, outline: str) -> Iterator[Part]:
 
 
 def header_paths(document: Document) -> HeaderPaths:
-    title = metadata_of(document).get("title")
-    return HeaderPaths(document.content, outline_of(document.doc_id), title if isinstance(title, str) else "")
+    return HeaderPaths(document.content, outline_of(document.doc_id), stated_title(document))
 
 
 class HeaderPaths:
@@ -257,7 +256,7 @@ class HeaderPaths:
             elif self._alone and not line.blank:
                 self._alone[-1] = False
         is_title = levels.count(min(levels)) == 1 and levels[0] == min(levels) if levels else False
-        self._title = " ".join(title.split()) or (self._titles[0] if is_title else "")
+        self._title = title or (self._titles[0] if is_title else "")
 
     def at(self, offset: int) -> str:
         """The titles of the headings that a place stands under, the outermost first; where there

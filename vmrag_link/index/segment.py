@@ -29,7 +29,7 @@ from vmrag_link.index import flat_files, keywords, postings, seal, storage
 from vmrag_link.index.flat_files import Manifest, Texts
 from vmrag_link.index.postings import BlockWriter, Postings
 from vmrag_link.index.view import FORMAT, CollectionPiece
-from vmrag_link.models import DocumentHeader, Record, pieces_of
+from vmrag_link.models import DocumentHeader, Record, pieces_of, stated_title
 
 
 class CutDocument(Record, frozen=True):
@@ -40,11 +40,18 @@ class CutDocument(Record, frozen=True):
 
 
 def fields_of(entries: Iterable[CutDocument], *, code: bool) -> Iterator[tuple[str, ...]]:
-    """Return the texts of the fields of each chunk (`postings.CODE_FIELDS`, `DOCUMENT_FIELDS`)."""
+    """Return the texts of the fields of each chunk (`postings.CODE_FIELDS`, `DOCUMENT_FIELDS`).
+
+    The title in the front matter of a document is not in its text, so each chunk has its words.
+    """
     for entry in entries:
         pieces = pieces_of(entry.header) if code else ()
+        title = "" if code else stated_title(entry.header)
         for number, text in enumerate(entry.texts):
-            yield (text, *keywords.words_beside(entry.header.doc_id, pieces[number], text)) if code else (text,)
+            if code:
+                yield (text, *keywords.words_beside(entry.header.doc_id, pieces[number], text))
+            else:
+                yield (f"{text}\n{title}" if title else text,)
 
 
 class Written(NamedTuple):
