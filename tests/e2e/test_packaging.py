@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -107,6 +109,51 @@ def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     assert f"vmrag_link-{VERSION}.dist-info/licenses/LICENSE" in names
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "vmrag_link").rglob("*.py")}
     assert modules == {name for name in names if name.startswith("vmrag_link/") and name.endswith(".py")}
+
+
+def test_two_builds_have_equal_bytes(built: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "checkout"
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)  # with other times
+    _done([sys.executable, "-m", "build", "--no-isolation", str(copy), "--outdir", str(tmp_path / "dist")])
+    checksums = [
+        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
+        for folder in (built, tmp_path / "dist")
+    ]
+    assert checksums[0] == checksums[1]
+    assert len(checksums[0]) == 2
+
+
+def test_the_metadata_is_valid_in_wheel_and_sdist(built: Path, wheel: Path) -> None:
+    [sdist] = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        packed = archive.extractfile(f"vmrag_link-{VERSION}/PKG-INFO")
+        assert packed is not None
+        texts = [packed.read(), zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA")]
+    for text in texts:
+        metadata = Metadata.from_email(text, validate=True)
+        assert (metadata.name, str(metadata.version)) == ("vmrag-link", VERSION)
+        assert metadata.description_content_type == "text/markdown"
+        assert {"langchain", "llama-index"} <= {*(metadata.provides_extra or ())}
+
+
+@pytest.mark.long
+def test_people_install_the_wheel_with_pip_pipx_uv_tool_and_uvx(wheel: Path, tmp_path: Path) -> None:
+    """What the release runs, with the programs in an environment of their own."""
+    programs = tmp_path / "programs"
+    venv.create(programs, with_pip=True, symlinks=True)
+    uv = ["--require-hashes", "-r", str(ROOT / ".ci" / "uv.txt")]
+    for wanted in (uv, ["pipx"]):
+        _done([str(programs / "bin" / "pip"), "install", "-q", *wanted])
+    (tmp_path / "home").mkdir()  # pipx makes folders there
+    environ = os.environ | {"PATH": f"{programs / 'bin'}:{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
+    argv = ["bash", str(ROOT / ".ci" / "try"), str(wheel)]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("timeouts.md") == 4
 
 
 OWN_TOOLSETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vmrag.toolsets"]

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 import vmrag_link
+from clients import sbom
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
@@ -69,6 +70,8 @@ def test_a_job_ends_and_says_what_it_may_do(name: str) -> None:
     wanted = {"contents": "read"} if any("actions/checkout" in str(each) for each in steps(name)) else {}
     if name == "release.publish":
         wanted = {"id-token": "write"}
+    if name == "release.attest":
+        wanted = {"attestations": "write", "id-token": "write"}
     if name == "release.clients":
         wanted = {"contents": "write"}  # it gives a release files
     assert job["permissions"] == wanted
@@ -181,3 +184,7 @@ def test_what_is_published_is_what_was_checked_and_built() -> None:
     assert not any(
         "run" in each or "checkout" in each["uses"] for each in publish
     )  # no code of ours beside the identity
+    attest = steps("release.attest")
+    assert not any("run" in step or "checkout" in step["uses"] for step in attest)
+    assert [step["with"]["name"] for step in attest[:2]] == ["dist", "clients"]
+    assert attest[-1]["with"]["sbom-path"] == f"clients/{sbom.FILE}"
