@@ -23,7 +23,9 @@ from vmrag_link.workspace import Workspace
 
 
 class DocumentationSet(NamedTuple):
-    """`questions`: lines of text, file and section, with ` | ` between them."""
+    """`questions`: lines of text, file and, for pages with sections, section, with ` | ` between
+    them.
+    """
 
     url: str
     paths: tuple[str, ...]
@@ -131,6 +133,35 @@ get the line number of each block | docs/modules/api/pages/sourcemap.adoc | Use 
 convert text without the surrounding paragraph | docs/modules/api/pages/convert-strings.adoc | Convert inline markup only
 """,
     ),
+    "starlight": DocumentationSet(
+        "https://github.com/withastro/starlight",
+        tuple(
+            f"docs/src/content/docs/{folder}*.*"
+            for folder in ("", "guides/", "reference/", "resources/", "components/")
+        ),
+        """
+which pages accept frontmatter | docs/src/content/docs/reference/frontmatter.md
+list of community themes | docs/src/content/docs/resources/themes.mdx
+showcase of sites | docs/src/content/docs/resources/showcase.mdx
+plugins and integrations made by the community | docs/src/content/docs/resources/plugins.mdx
+how is the site eco-friendly | docs/src/content/docs/environmental-impact.mdx
+internationalization | docs/src/content/docs/guides/i18n.mdx
+styling with CSS | docs/src/content/docs/guides/css-and-tailwind.mdx
+show a grid of cards | docs/src/content/docs/components/card-grids.mdx
+button that links to a page | docs/src/content/docs/components/link-buttons.mdx
+numbered steps of a tutorial | docs/src/content/docs/components/steps.mdx
+draw a file tree | docs/src/content/docs/components/file-tree.mdx
+badge next to a heading | docs/src/content/docs/components/badges.mdx
+configure the search provider | docs/src/content/docs/guides/site-search.mdx
+write a tip or a caution box | docs/src/content/docs/components/asides.mdx
+override a built-in component | docs/src/content/docs/guides/overriding-components.mdx
+customize the logo | docs/src/content/docs/guides/customization.mdx
+custom 404 page | docs/src/content/docs/guides/pages.mdx
+write a plugin | docs/src/content/docs/reference/plugins.md
+all options of the configuration | docs/src/content/docs/reference/configuration.mdx
+list of icons | docs/src/content/docs/reference/icons.mdx
+""",
+    ),
     "PythonDataScienceHandbook": DocumentationSet(
         "https://github.com/jakevdp/PythonDataScienceHandbook",
         ("notebooks/*.ipynb",),
@@ -151,7 +182,7 @@ see the previous outputs of the session | notebooks/01.04-Input-Output-History.i
 class Question(NamedTuple):
     text: str
     file: str
-    section: str
+    section: str = ""
 
 
 def list_questions(name: str) -> list[Question]:
