@@ -168,23 +168,30 @@ class Searcher:
     def is_weak(self, query: Query, hits: Sequence[Hit]) -> bool:
         """Return whether these hits are a weak answer (`retrieval.weakness`).
 
-        An answer by words alone, or by a model that was not measured, is never weak. The errors
-        are those of `search`.
+        An answer by vectors of a model that was not measured is never weak. The errors are those of
+        `search`.
         """
-        if query.mode == Mode.KEYWORD or not hits:
+        if not hits:
             return False
         with self._damage_errors():
             first = hits[:FIRST_HITS]
-            limits = [self._query_vectors.stored_with(self._held[hit.collection]).unrelated for hit in first]
-            cosines = self._cosines(query.text, first)
-            if any(limit is None or cosine >= limit for limit, cosine in zip(limits, cosines, strict=True)):
+            if query.mode != Mode.KEYWORD and self._is_near(query.text, first):
                 return False
             from vmrag_link.retrieval import weakness  # most answers are not weak
 
             asked = self._collections(query)
             names = [held.collection.name for held in asked]
             holding = {tuple(term): len(self._index.rows_with(term, names)) for term in keywords.terms(query.text)}
-            return not weakness.shares_rare_word(hits[0], holding, sum(held.chunks for held in asked))
+            texts = sum(held.chunks for held in asked)
+            if query.mode == Mode.KEYWORD:
+                return not any(weakness.covers_question(hit, holding, texts) for hit in first)
+            return not weakness.shares_rare_word(hits[0], holding, texts)
+
+    def _is_near(self, text: str, hits: Sequence[Hit]) -> bool:
+        """Return whether a cosine reaches what unrelated texts reach, or was not measured."""
+        limits = [self._query_vectors.stored_with(self._held[hit.collection]).unrelated for hit in hits]
+        cosines = self._cosines(text, hits)
+        return any(limit is None or cosine >= limit for limit, cosine in zip(limits, cosines, strict=True))
 
     def collections(self) -> list[Collection]:
         """The definitions with which the index was made, by name."""

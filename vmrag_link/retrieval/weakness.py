@@ -2,7 +2,8 @@
 
 An answer is weak if its best hit shares no rare word with the question, and if no cosine of its
 first hits reaches what unrelated texts reach (`Model.unrelated`). Rare is a word that is about as
-rare as the rarest one of the question, which may be in no text. Neither changes a ranking.
+rare as the rarest one of the question, which may be in no text. An answer by words alone has no
+cosines: it is weak if none of its first hits covers the question. Neither changes a ranking.
 `bench/weakness.py` has the figures.
 """
 
@@ -18,6 +19,9 @@ WEAK = "weak: no passage shares a rare word with the question"
 
 _RARE = 0.9
 """From this part of the rarest word's weight on, a word is rare."""
+
+_COVERED = 0.4
+"""The part of the weight of a question's words from which on a hit covers it."""
 
 _WORTH = 0.6
 """From this part of the best score on, a hit is worth reading."""
@@ -41,7 +45,7 @@ def shares_rare_word(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: in
 
     `holding`: how many of the `texts` have each of its words, by what the tokenizer makes of them.
     """
-    weights = {term: math.log1p((texts - count + 0.5) / (count + 0.5)) for term, count in holding.items()}
+    weights = _weigh_words(holding, texts)
     least = _RARE * max(weights.values(), default=0)
     rare = {term for term, weight in weights.items() if weight >= least}
     terms = _terms_of(hit)
@@ -55,6 +59,21 @@ def _holds_word(terms: Collection[tuple[str, ...]], word: tuple[str, ...]) -> bo
     part = [term.encode() for term in word]
     alone = (term.encode() for term, *others in terms if not others)
     return keywords.is_part(part) and any(keywords.is_compound(term, part[0]) for term in alone)
+
+
+def covers_question(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: int) -> bool:
+    """Return whether a hit by words alone has a rare word of a question, or much of all its words.
+
+    The arguments are those of `shares_rare_word`.
+    """
+    weights = _weigh_words(holding, texts)
+    terms = _terms_of(hit)
+    shared = sum(weight for term, weight in weights.items() if term in terms)
+    return shared >= _COVERED * sum(weights.values()) or shares_rare_word(hit, holding, texts)
+
+
+def _weigh_words(holding: Mapping[tuple[str, ...], int], texts: int) -> dict[tuple[str, ...], float]:
+    return {term: math.log1p((texts - count + 0.5) / (count + 0.5)) for term, count in holding.items()}
 
 
 def _terms_of(hit: Hit) -> set[tuple[str, ...]]:
