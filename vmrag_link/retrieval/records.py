@@ -37,7 +37,7 @@ class Favor(NamedTuple):
     near: int
 
 
-USUAL = {Kind.DECISION: Favor(1300, 500), Kind.CHANGES: Favor(1000, 1001), Kind.README: Favor(1100, 500)}
+USUAL = {Kind.DECISION: Favor(1300, 500), Kind.CHANGES: Favor(1000, 1001), Kind.README: Favor(1100, 1001)}
 ASKED = {Kind.DECISION: Favor(2000, 350), Kind.CHANGES: Favor(1300, 350), Kind.README: Favor(1300, 350)}
 """Of a kind that the question asks for, such as `why did we choose X` and `since which version`."""
 
