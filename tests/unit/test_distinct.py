@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmrag_link.retrieval.copies import ALIKE, FEWEST, LONG, Passage, group_copies
+from vmrag_link.retrieval.copies import ALIKE, FEWEST, LONG, ComparedPassage, group_copies
 from vmrag_link.retrieval.translations import choose_originals, language_of
 
 PROSE = "the gateway drops a slow request after thirty seconds and writes one line with its path and its caller to the log".split()
@@ -76,7 +76,9 @@ def test_language_of_question_follows_from_letters_and_small_words(question, lan
 
 def group(*texts: list[str], paths: tuple[str, ...] = ()) -> list[list[int]]:
     paths = paths or tuple(f"{number}.md" for number in range(len(texts)))
-    return group_copies([Passage("docs", path, " ".join(text)) for path, text in zip(paths, texts, strict=True)])
+    return group_copies(
+        [ComparedPassage("docs", path, " ".join(text)) for path, text in zip(paths, texts, strict=True)]
+    )
 
 
 def test_equal_words_are_copies_in_any_case():
@@ -105,7 +107,7 @@ def test_copies_show_page_before_fixture_and_vendored_file():
 
 def test_copies_show_passage_with_better_score():
     text = " ".join(PROSE)
-    found = [Passage("manual", "man1/deep/x.md", text, -9), Passage("docs", "x.md", text, -8)]
+    found = [ComparedPassage("manual", "man1/deep/x.md", text, -9), ComparedPassage("docs", "x.md", text, -8)]
     assert group_copies(found) == [[0, 1]]
 
 

@@ -27,7 +27,7 @@ def index(*texts: str) -> Postings:
 def find(words: Postings, query: str) -> list[set[int]]:
     """Return the chunks that hold each word of a query."""
     return [
-        {slot for slots, _ in words.find_lists(terms) for slot in slots} for terms in keywords.terms(query) if terms
+        {slot for _, slots, _ in words.find_lists(terms) for slot in slots} for terms in keywords.terms(query) if terms
     ]
 
 

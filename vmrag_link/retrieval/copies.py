@@ -25,7 +25,7 @@ _ASIDE = (
 _MARKS = 3
 
 
-class Passage(NamedTuple):
+class ComparedPassage(NamedTuple):
     """A ranked passage."""
 
     collection: str
@@ -71,7 +71,7 @@ def _are_alike(one: frozenset[object], other: frozenset[object]) -> bool:
     return len(one & other) >= ALIKE * len(one | other)
 
 
-def group_copies(passages: Sequence[Passage]) -> list[list[int]]:
+def group_copies(passages: Sequence[ComparedPassage]) -> list[list[int]]:
     """Return the places of passages in groups of copies, in the order of their best ones.
 
     In each group, the one to show is first.

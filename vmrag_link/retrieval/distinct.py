@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.retrieval.copies import Passage, group_copies
+from vmrag_link.retrieval.copies import ComparedPassage, group_copies
 
 MORE, MOST = 20, 10_000
-"""Ranked passages that are compared beyond the results of an answer, and at most."""
+"""RankedCandidate passages that are compared beyond the results of an answer, and at most."""
 
 
 _PATTERNS = ("*[-_./][a-zA-Z][a-zA-Z][-_./]*", "[a-zA-Z][a-zA-Z][-_/]*")
 """What the paths of translations are like in SQL; `translations` decides."""
 
 
-class Ranked(Protocol):
+class RankedCandidate(Protocol):
     """A ranked passage. Its score is `negative`."""
 
     @property
@@ -31,7 +31,7 @@ class Ranked(Protocol):
     def row(self) -> int: ...
 
 
-class Result(NamedTuple):
+class DistinctResult(NamedTuple):
     """A passage to show, with its score (negative), and where else it is: languages and paths."""
 
     place: int
@@ -79,11 +79,11 @@ class DistinctResults:
         self._index = index
         self._finder = TranslationFinder(index)
 
-    def choose(self, ranked: Sequence[Ranked], question: str, k: int) -> list[Result]:
+    def choose(self, ranked: Sequence[RankedCandidate], question: str, k: int) -> list[DistinctResult]:
         """Return the best `k` results, the best first."""
         kept = self._one_language(ranked, question)
         passages = [
-            Passage(each.collection, each.doc_id, self._index.text_of(each.row), each.negative)
+            ComparedPassage(each.collection, each.doc_id, self._index.text_of(each.row), each.negative)
             for each in (ranked[place] for place, _ in kept)
         ]
         results = []
@@ -91,10 +91,10 @@ class DistinctResults:
             place, _ = kept[members[0]]
             copies = dict.fromkeys(ranked[kept[each][0]].doc_id for each in sorted(members))
             others = [*self._translations(ranked[place]), *(path for path in copies if path != ranked[place].doc_id)]
-            results.append(Result(place, kept[min(members)][1], tuple(others)))
+            results.append(DistinctResult(place, kept[min(members)][1], tuple(others)))
         return results
 
-    def _one_language(self, ranked: Sequence[Ranked], question: str) -> list[tuple[int, int]]:
+    def _one_language(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
         """Return the places of passages in one language of each page, with their scores. The first
         passage of a page has the best score that the page has in any language.
         """
@@ -119,7 +119,7 @@ class DistinctResults:
         languages = {each[:2].lower() for page in pages for each in self._finder.languages_of(*page)}
         return language_of(question, languages)
 
-    def _translations(self, shown: Ranked) -> list[str]:
+    def _translations(self, shown: RankedCandidate) -> list[str]:
         """Return the other languages of a page, after the path of its original."""
         language, original = self._finder.original_of(shown.collection, shown.doc_id)
         others = sorted(self._finder.languages_of(shown.collection, original) - {language})
