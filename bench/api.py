@@ -33,7 +33,7 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
         )
         measured.append(json.loads(subprocess.run(argv, env=env, check=True, capture_output=True).stdout))
     start = statistics.median(starts)
-    seconds = {name: statistics.median(each[name] for each in measured) for name in measured[0]} | {"start": start}
+    seconds = {name: statistics.median(run[name] for run in measured) for name in measured[0]} | {"start": start}
     return [
         Figure("import and vmrag.open against a start of vmrag", seconds["import_and_open"] / start, OPENING, seconds),
         Figure(f"warm kb.search, {CHUNKS:,} chunks, against a start", seconds["search"] / start, SEARCH, seconds),

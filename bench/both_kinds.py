@@ -1,8 +1,8 @@
 """`python -m bench.both_kinds [--into DIR] [--test]`: search pages and code of a package together.
 
 A question is a heading, removed from its page, or the first sentence of a docstring, removed from
-the code. Search the right collection alone, and both. Without `--test`, use the packages that are
-for choosing. pip downloads them once.
+the code. The program searches the right collection alone, and both. Without `--test`, it uses the
+packages by which settings may be chosen. pip downloads the packages once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EACH = 60
 """Questions of one kind about one package."""
 
 ALONE, FIRST, SECOND = 3, 3, 6
-"""Results among which a file is sought: of the right collection, and of both."""
+"""Number of results that are searched for the file: in the right collection, and in both."""
 
 SETTINGS = """\
 sources:
@@ -44,7 +44,7 @@ TITLES = {"docs": "headings", "code": "docstrings"}
 
 
 class Wanted(NamedTuple):
-    """A question, the collection that answers it, and the file there."""
+    """A question, the collection that answers it, and the file in that collection."""
 
     text: str
     collection: str
@@ -52,8 +52,8 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """True where the file is among `ALONE`, `FIRST` and `SECOND` results. `right_kind`: the first
-    result is of its kind.
+    """True if the file is among `ALONE`, `FIRST` and `SECOND` results. `right_kind`: True if the
+    first result is of its kind.
     """
 
     collection: str
@@ -66,7 +66,7 @@ class Found(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.both_kinds", description=__doc__)
     parser.add_argument("--into", type=Path, help="keep packages and repositories here, for the next run")
-    parser.add_argument("--test", action="store_true", help="ask the packages that nothing was chosen by")
+    parser.add_argument("--test", action="store_true", help="ask about the packages that no setting was chosen by")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.into or Path(temporary)).absolute()
@@ -91,20 +91,20 @@ def report(package: str, results: list[Found]) -> None:
 
 
 def answers(repo: Path, questions: list[Wanted], mode: Mode) -> list[Found]:
-    """Return the results of row question, by one ranking."""
+    """Return a result for each question, by one ranking."""
     with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
-        return searching(ws, lambda searcher, _: [_found(searcher, wanted, mode) for wanted in questions])
+        return searching(ws, lambda searcher, _: [search_both(searcher, question, mode) for question in questions])
 
 
-def _found(searcher: Searcher, wanted: Wanted, mode: Mode) -> Found:
+def search_both(searcher: Searcher, question: Wanted, mode: Mode) -> Found:
     def search(k: int, collections: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
-        hits = searcher.search(Query(wanted.text, collections, k=k, mode=mode))
+        hits = searcher.search(Query(question.text, collections, k=k, mode=mode))
         return [(hit.collection, hit.doc_id) for hit in hits]
 
-    place = (wanted.collection, wanted.path)
-    alone, first, second = search(ALONE, (wanted.collection,)), search(FIRST), search(SECOND)
-    right_kind = bool(first) and first[0][0] == wanted.collection
-    return Found(wanted.collection, place in alone, place in first, place in second, right_kind)
+    place = (question.collection, question.path)
+    alone, first, second = search(ALONE, (question.collection,)), search(FIRST), search(SECOND)
+    right_kind = bool(first) and first[0][0] == question.collection
+    return Found(question.collection, place in alone, place in first, place in second, right_kind)
 
 
 # -- the repositories
@@ -127,7 +127,7 @@ def repository(folder: Path, package: str) -> tuple[Path, list[Wanted]]:
 
 
 def fetched(archives: Path, package: str) -> Path:
-    """The unpacked source distribution."""
+    """Return the folder of the unpacked source distribution, downloaded once."""
     name = package.partition("==")[0]
     archives.mkdir(parents=True, exist_ok=True)
     if not list(archives.glob(f"{name}-*.tar.gz")):
@@ -141,7 +141,7 @@ def fetched(archives: Path, package: str) -> Path:
 
 
 def _pages(whole: Path) -> tuple[dict[str, str], list[Wanted]]:
-    """Return the pages of a manual without some headings, and these as questions."""
+    """Return the pages of a manual without some headings, and these headings as questions."""
     pages = {}
     for path in sorted(whole.rglob("*")):
         place = path.relative_to(whole)
@@ -156,7 +156,7 @@ def _pages(whole: Path) -> tuple[dict[str, str], list[Wanted]]:
 
 
 def _code(whole: Path) -> tuple[dict[str, str], list[Wanted]]:
-    """Return the modules of a package without docstrings, and the first sentences of these."""
+    """Return the modules without docstrings, and the first sentences of docstrings as questions."""
     files, questions = {}, []
     for path, place in _modules(whole):
         try:
@@ -173,7 +173,7 @@ def _code(whole: Path) -> tuple[dict[str, str], list[Wanted]]:
 
 
 def _modules(whole: Path) -> Iterator[tuple[Path, str]]:
-    """The modules that are neither tests nor of a manual, with their places."""
+    """Yield the modules that are neither tests nor part of a manual, with their paths."""
     for path in sorted(whole.rglob("*.py")):
         place = path.relative_to(whole).as_posix()
         if not re.search(

@@ -1,8 +1,8 @@
 """`python -m bench.code [--into DIR] [--labels DIR] [--test]`: how good answers about code are.
 
-Without `--test` the half of the packages is asked which is there to choose by. `--kept-back` asks
-the docstrings of other packages. Needs pip, and for semble's labelled questions npm, go, cargo and
-mvn, once, for the packages of `code_sets`.
+Settings are chosen by one half of the packages. `--test` measures the other half, and `--kept-back`
+measures docstrings of further packages. The program needs pip. For semble's labelled questions it
+also needs npm, go, cargo and mvn once, for the packages of `code_sets`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="keep packages and repositories here, for the next run")
     parser.add_argument("--labels", type=Path, help="a checkout of semble's repository (github MinishLab/semble)")
     parser.add_argument("--test", action="store_true", help="ask the half that nothing was chosen by")
-    parser.add_argument("--kept-back", action="store_true", help="ask the docstrings that no setting is chosen by")
+    parser.add_argument("--kept-back", action="store_true", help="ask about the packages that no setting is chosen by")
     parser.add_argument("--only", choices=("labelled", "docstrings", "latency"), help="one part of it")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -139,7 +139,7 @@ def reciprocal(pieces: Sequence[Piece], question: Question) -> float:
 
 
 def reciprocal_of_file(pieces: Sequence[Piece], question: Question) -> float:
-    """As `reciprocal`; any piece of the right file is right."""
+    """Return the reciprocal rank of the first piece of the right file."""
     rank = rank_of(pieces, Target(question.relevant[0].path))
     return 1 / rank if rank else 0.0
 

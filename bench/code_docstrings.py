@@ -2,7 +2,7 @@
 removed, as are all others of their packages; a definition is found by what its author says of it.
 
 The packages are others than those of `code_sets`; every second one, by name, is of the test half.
-No setting may be chosen by the packages that are kept back.
+No setting may be chosen by the packages of `KEPT_BACK`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Definition(NamedTuple):
 
 
 def documented(folder: Path, *, test: bool = False, kept_back: bool = False) -> list[CodeSet]:
-    """Return what is asked of one half, or of what is kept back: files that have no docstrings."""
+    """Return the questions, and files without docstrings, of one half or of `KEPT_BACK`."""
     made = []
     for package in KEPT_BACK if kept_back else DOCUMENTED[test::2]:
         whole = whole_package(folder, package)

@@ -1,8 +1,9 @@
 """`python -m bench.documentation FOLDER [--golden NAME]`: questions about pages of several formats.
 
-Clone the repositories of `SETS` into FOLDER by hand first, each under its name. The report counts
-questions whose file is first, among three, and whose section the best passage of that file among
-three shows. `--golden` prints the questions of one repository as golden queries for `vmrag check`.
+Clone the repositories of `SETS` into FOLDER first, each into a folder with its name. The report
+counts the questions whose file is first, whose file is among three, and whose section is shown by
+the best passage of that file. `--golden` prints the questions of one repository as golden queries
+for `vmrag check`.
 """
 
 from __future__ import annotations
@@ -227,8 +228,8 @@ def measure(repository: Path, name: str, *, misses: bool) -> list[int]:
             shown = [hit.header_path for hit in results if hit.doc_id == question.file and hit.doc_id in files]
             right = bool(shown) and question.section in shown[0].split(" > ")
             first = right and results[0].doc_id == question.file
-            found = (True, files[:1] == [question.file], question.file in files, right, first)
-            counts = [count + value for count, value in zip(counts, found, strict=True)]
+            right_places = (True, files[:1] == [question.file], question.file in files, right, first)
+            counts = [count + value for count, value in zip(counts, right_places, strict=True)]
             if misses and not right:
                 print(f"  {question.text} ({question.file}: {question.section}) -> {files} {shown[:1]}")
     return counts

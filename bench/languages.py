@@ -1,8 +1,8 @@
-"""`python -m bench.languages FOLDER [LANGUAGE …]`: answers in Japanese, Chinese, Korean and German.
+"""`python -m bench.languages FOLDER [LANGUAGE …]`: measure answers in four languages.
 
 FOLDER has clones of `vuejs-translations/docs-ja`, `docs-zh-cn`, `docs-ko` (as `ja`, `zh-cn`, `ko`)
-and of `contao/docs` (as `de`). A line of `languages.tsv` has a language, the page and section that
-answer, and a question in other words.
+and of `contao/docs` (as `de`). Each line of `languages.tsv` has a language, the page and section
+that answer, and a question in other words.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def is_in_section(hit: Hit, made: QuestionSet, question: Question) -> bool:
 
 
 def _section(page: str, anchor: str) -> range:
-    """Return the characters of a section. The page must have one of this name."""
+    """Return the range of characters of a section, which the page must have."""
     headings = [*_headings(page), (0, len(page), "")]
     number = next(number for number, (_, _, name) in enumerate(headings) if name == anchor)
     level, start, _ = headings[number]

@@ -1,8 +1,8 @@
-"""`python -m bench.records [--into DIR]`: whether records rank before incidental mentions.
+"""`python -m bench.records [--into DIR]`: measure if records rank before incidental mentions.
 
-Sixty notes, decision records and sections of a changelog and a README are among the manuals and man
-pages of `quality_sets`, about a thousand pages. Each record answers one question of
-`tests/data/record-questions.yaml`.
+A repository has sixty records: notes, decision records, and sections of a changelog and a README.
+It also has about a thousand pages: the manuals and man pages of `quality_sets`. Each record answers
+one question of `tests/data/record-questions.yaml`.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ def read_records() -> list[Record]:
 
 
 def make_repository(folder: Path, records: list[Record]) -> None:
-    """Write a repository with the pages and the records; made once."""
+    """Write a repository with the pages and the records, if it does not exist."""
     repo, packages = folder / "records", folder / "packages"
     if (repo / ".git/done").exists():
         return
     pages = quality_sets.library(packages).documents | quality_sets.manual(packages).documents
     files = {f"docs/{doc_id.replace('/', '~')}.md": text for doc_id, text in pages.items()}
-    files |= {f"docs/{each.path}": each.text for each in records if each.kind == "decision"}
-    files |= {f".vmrag/notes/{each.path}.md": each.text for each in records if each.kind == "note"}
+    files |= {f"docs/{record.path}": record.text for record in records if record.kind == "decision"}
+    files |= {f".vmrag/notes/{record.path}.md": record.text for record in records if record.kind == "note"}
     for name, title in (("CHANGELOG.md", "Changelog"), ("README.md", "Acme Parts")):
-        files[name] = "\n".join([f"# {title}\n", *(each.text for each in records if each.path == name)])
+        files[name] = "\n".join([f"# {title}\n", *(record.text for record in records if record.path == name)])
     files[".vmrag.yaml"] = SETTINGS
     for name, text in files.items():
         path = repo / name
@@ -103,20 +103,20 @@ def ask(folder: Path, look: Callable[[Searcher], T]) -> T:
 
 
 def rank_of(hits: Sequence[Hit], record: Record) -> int:
-    """Return the place of the passage that answers, from 1; 0 if no hit is this passage."""
+    """Return the rank of the passage that answers, from 1, or 0 if no hit is this passage."""
     return next((hit.rank for hit in hits if record.is_in(hit)), 0)
 
 
 def _report(mode: Mode, searcher: Searcher, records: Sequence[Record], *, misses: bool) -> None:
-    ranks = {each: rank_of(searcher.search(Query(each.question, k=DEPTH, mode=mode)), each) for each in records}
+    ranks = {record: rank_of(searcher.search(Query(record.question, k=DEPTH, mode=mode)), record) for record in records}
     print(f"| {mode} | hit@1 | hit@3 | hit@10 | among {DEPTH} | MRR |\n|---|---|---|---|---|---|")
     for kind in (*KINDS, "all"):
-        places = [rank for each, rank in ranks.items() if kind in (each.kind, "all")]
+        places = [rank for record, rank in ranks.items() if kind in (record.kind, "all")]
         cells = [f"{quality.hit(places, k):.3f}" for k in (1, 3, 10, DEPTH)]
         print(f"| {kind} ({len(places)}) | {' | '.join(cells)} | {quality.mrr(places):.3f} |")
-    for each, rank in ranks.items():
+    for record, rank in ranks.items():
         if misses and not 0 < rank <= FIRST:
-            print(f"  {rank or '-':>3} {each.kind}: {each.question}")
+            print(f"  {rank or '-':>3} {record.kind}: {record.question}")
 
 
 if __name__ == "__main__":

@@ -194,18 +194,18 @@ def _relation_lines(report: RelationReport, invocation: Invocation, commit: str)
     """`commit`: whose files answer, if not those of the work tree."""
     top = Path(report.kb.worktree)
 
-    def place(path: str, line: int) -> str:
+    def describe_place(path: str, line: int) -> str:
         return f"{commit[:7]}:{path}:{line}" if commit else f"{path_from(invocation.directory, top / path)}:{line}"
 
     for row in report.related:
         changed = output.style(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
         symbol = f"  {row.kind} {row.symbol}" if row.symbol else ""
-        yield f"{output.style(place(row.path, row.line), bold=True)}{symbol}{changed}"
+        yield f"{output.style(describe_place(row.path, row.line), bold=True)}{symbol}{changed}"
         for call in row.calls:
             at = (
                 str(call.line)
                 if call.path == row.path and report.relation == "callers"
-                else place(call.path, call.line)
+                else describe_place(call.path, call.line)
             )
             yield output.style(f"    {at}: ", dim=True) + call.text
     number = plural(len(report.related) + report.left_out, report.relation.removesuffix("s"))

@@ -81,7 +81,7 @@ def command(
             found = quality_history(ws, ref or "HEAD", limit=past)
             report = msgspec.structs.replace(report, history=found)
         written = _write_trec(invocation.directory / trec, report) if trec else None
-    lines = _lines(report, update=update, with_metrics=bool(past or trec), trec=written)
+    lines = _report_lines(report, update=update, with_metrics=bool(past or trec), trec=written)
     files.emit(invocation, report, lines, lambda: cases.of_check(report))
     return 0 if report.passed else FAILED_CHECK
 
@@ -92,7 +92,7 @@ def _write_trec(folder: Path, report: GoldenReport) -> TrecFiles:
     return write_trec(report, folder)
 
 
-def _lines(
+def _report_lines(
     report: GoldenReport, *, update: bool, with_metrics: bool = False, trec: TrecFiles | None = None
 ) -> Iterator[str]:
     for each in report.queries:

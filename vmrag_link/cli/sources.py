@@ -172,9 +172,9 @@ def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str
 
 
 def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
-    rows = [f"submodule {row.path}: {_count(row.files, 'not in this clone')}" for row in report.submodules]
+    rows = [f"submodule {row.path}: {_describe_count(row.files, 'not in this clone')}" for row in report.submodules]
     rows += [
-        f"linked folder {row.path} -> {row.target}: {_count(row.files, 'outside the repository')}"
+        f"linked folder {row.path} -> {row.target}: {_describe_count(row.files, 'outside the repository')}"
         for row in report.linked_folders
     ]
     if rows:
@@ -184,7 +184,7 @@ def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
             yield f"  and {len(rows) - most} more (see them with -v)"
 
 
-def _count(files: int | None, unknown: str) -> str:
+def _describe_count(files: int | None, unknown: str) -> str:
     return unknown if files is None else plural(files, "file")
 
 

@@ -146,14 +146,14 @@ def with_lines_that_declare(pieces: Sequence[CodePiece], text: str, language: st
         inside, declared = text[piece.start : piece.end], piece.declared
         if language == "sql" or not (piece.symbol or any(row.kind not in VALUE_KINDS for row in declared)):
             names = {row.symbol for row in declared}
-            more = (row for row in _declared(inside, line, language) if row.symbol not in names)
+            more = (row for row in _find_declarations(inside, line, language) if row.symbol not in names)
             declared = tuple(sorted([*declared, *more], key=lambda row: row.line)[:MOST_DECLARED])
         complete.append(piece._replace(declared=declared))
         line += inside.count("\n")
     return complete
 
 
-def _declared(text: str, line: int, language: str) -> list[SymbolDeclaration]:
+def _find_declarations(text: str, line: int, language: str) -> list[SymbolDeclaration]:
     """Return what the lines of a text declare. `line`: the number of its first one."""
     named: list[tuple[int, str, str]] = []
     if language == "sql":

@@ -45,7 +45,7 @@ _PATTERNS = frozenset(("object_pattern", "array_pattern"))
 _OF_LISTS = frozenset(
     "map filter reduce reduceRight find findIndex findLast some every sort toSorted flatMap forEach then catch finally".split()
 )
-"""Methods whose result is no function, though they take one."""
+"""Methods that take a function and return a value."""
 
 _TEST_MACROS = frozenset("TEST TEST_F TEST_P TYPED_TEST TYPED_TEST_P FRIEND_TEST".split())
 """Macros of gtest that name a suite and a test."""

@@ -1,7 +1,7 @@
-"""The keys of YAML that begin a section: those of the outermost mapping, and of an OpenAPI
-description each path, each operation and each component.
+"""Find the keys of YAML that begin a section.
 
-Lines are read, never values: an alias, a tag or a key that comes twice is text.
+These are the keys of the outermost mapping and, in an OpenAPI description, each path, operation and
+component. This module reads lines and never loads values, so an alias or a tag is only text.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_NO_KEY = frozenset("#{}[],|>%@`")
-"""Begin a line that is no key of a mapping in several lines."""
+_NOT_KEY = frozenset("#{}[],|>%@`")
+"""First characters of a line that has no key of a block mapping."""
 
 _BLOCK_TEXT = re.compile(r"(?:[&!]\S+ +){0,2}[|>][-+0-9]{0,2}\s*(?:#.*)?$")
 _DESCRIPTIONS = frozenset(("openapi", "swagger", "asyncapi"))
@@ -20,8 +20,8 @@ _LONGEST_LINE = 1_000
 
 
 def yaml_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
-    """Return level and title of the lines that begin a section, by their numbers, and whether it
-    has lines of its own.
+    """Return the level and title of each line that begins a section, and whether the section has
+    text of its own, by line number.
     """
     keys = _find_keys(rows)
     described = any(indent == 0 and key in _DESCRIPTIONS for _, indent, key, _ in keys)
@@ -87,6 +87,6 @@ def _split_key(row: str) -> tuple[str, str]:
         key, behind = row[1:end], row[end + 1 :].lstrip()
         return (key, behind[1:].strip()) if end > 0 and behind[:1] == ":" else ("", "")
     end = len(row) - 1 if row.endswith(":") and ": " not in row else row.find(": ")
-    if end <= 0 or row[0] in _NO_KEY or row.startswith(("- ", "? ")) or " #" in row[:end]:
+    if end <= 0 or row[0] in _NOT_KEY or row.startswith(("- ", "? ")) or " #" in row[:end]:
         return "", ""
     return row[:end].rstrip(), row[end + 1 :].strip()
