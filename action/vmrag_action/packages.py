@@ -126,7 +126,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 """What each mode imports beside the base."""
 
 _ACTION = "action"
-_NOT_OFFERED = {_ACTION, "dev"}
+_NOT_OFFERED = {_ACTION, "dev", "langchain", "llama-index"}
+"""Extras of the Action itself, of development, and of programs, which install them themselves."""
+
 _VIA = re.compile(r"^ +#(?: via|  ) +([A-Za-z0-9._-]+)", re.MULTILINE)
 
 

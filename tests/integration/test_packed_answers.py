@@ -120,7 +120,7 @@ def test_documents_code_and_stored_texts_are_packed_together_each_with_its_revis
     assert (note["commit"], note["revision"], note["path"]) == (None, project.pinned, None)
     assert note["text"] == "# Note\n\nA stored text about the otter."
     shown = project.vmrag("query", "otter", "--budget", "20000").out
-    assert f"\nnotes/note.md:1-3  ({project.pinned[:7]})\n  # Note\n" in shown, shown
+    assert f"\nnotes/note.md:1-3  Note  ({project.pinned[:7]})\n  # Note\n" in shown, shown
     assert f"src/otters.py:1-{otters['lines'][1]}  " in shown
 
 
