@@ -100,7 +100,7 @@ def test_a_question_without_a_collection_asks_both_kinds_and_files_say_where_the
     assert {each["collection"] for each in matches} == {"code", "docs", "notes"}
     assert placed(only(matches, "docs/deploy.md")) == {
         "path": "docs/deploy.md",
-        "lines": [4, 10],  # front matter stands above the document's text
+        "lines": [8, 10],  # of the file, with its front matter
         "heading": "Deploying > Rollback",
     }
     found = [placed(each) for each in matches if each["collection"] == "code"]
