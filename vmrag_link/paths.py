@@ -34,12 +34,26 @@ SPARE_BYTES = 32_000_000
 """What is left free on a disk by whoever may be asked to write much."""
 
 
+class BorrowedParts(NamedTuple):
+    """Parts of submodules that git uses in the repository around them, so that it reads no setting
+    of a submodule.
+
+    `objects`: folders of objects, also read. `index_file`: if there is one, the index to read in
+    place of the own one. `commit`: then in place of HEAD.
+    """
+
+    objects: tuple[Path, ...]
+    index_file: Path | None = None
+    commit: str | None = None
+
+
 class Places(NamedTuple):
     """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees
     share.
 
     `code`: for a repository of ours beside the code's (`git.sidecar_repo`), the code's own.
-    `hooks`: where git looked for hooks when the work tree was found, if it was.
+    `hooks`: where git looked for hooks when the work tree was found, if it was. `borrowed`: for
+    reading submodules (`git.submodules`).
     """
 
     top: Path
@@ -47,12 +61,17 @@ class Places(NamedTuple):
     common: Path
     code: Places | None = None
     hooks: Path | None = None
+    borrowed: BorrowedParts | None = None
 
     @property
     def is_jj_workspace(self) -> bool:
         """Return whether this is for a workspace of jj in which git finds no repository."""
         code = self.code or self
         return code.git_dir.parent == code.common / JJ_WORKSPACES
+
+    @property
+    def index_file(self) -> Path:
+        return (self.borrowed and self.borrowed.index_file) or self.git_dir / "index"
 
     @property
     def pin(self) -> Path:

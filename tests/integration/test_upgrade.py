@@ -184,7 +184,9 @@ def test_version_0_1_prints_the_upgrade_after_a_colleague_adds_sources(
     assert "hint: python -m pip install --upgrade 'vmrag-link>=0.2.0'" in error
 
 
-@pytest.mark.parametrize("setting", ["chroma:\n  sources: all\n", "sources_untracked: ask\n", NOTES])
+@pytest.mark.parametrize(
+    "setting", ["chroma:\n  sources: all\n", "sources_untracked: ask\n", "sources_submodules: true\n", NOTES]
+)
 @pytest.mark.parametrize("stated", ["", 'requires: "0.1"\n'], ids=["none", "0.1"])
 def test_doctor_finds_new_settings_that_require_no_version(setting: str, stated: str, world: Formerly) -> None:
     dan = world.person("dan")

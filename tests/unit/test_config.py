@@ -127,6 +127,7 @@ def test_the_defaults_are_these():
         "system": {"versioned": True},
         "sources": (),
         "sources_untracked": "false",
+        "sources_submodules": False,
         "sources_max_bytes": 1_000_000,
     }
 

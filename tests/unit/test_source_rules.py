@@ -349,3 +349,24 @@ def test_a_notebook_is_its_cells_without_what_they_printed():
 def test_a_file_is_named_as_git_would_store_it(stated, autocrlf, data, stored):
     values = TreeAttributes({".gitattributes": f"* {stated}\n".encode()}, FOR_STORING).of("a.md")
     assert stored_form(data, values, autocrlf) == stored
+
+
+PATHSPECS = (
+    "**/*.md **/docs/*.md docs vendor vendor/ vendor/lib vendor/lib/docs vendor/*/docs vendor/*/*.md v*/lib/docs/*.md **/lib "
+    "**/lib/docs/** vendor/**/a.md ** * vendor/li?/a.md vendor/lib/docs/ vendor/lib/[a-b].md **/docs/**/x/*.md lib/*.md"
+).split()
+"""Pathspecs, some of which name files of the folder `vendor/lib`."""
+
+
+@pytest.mark.parametrize("pathspec", PATHSPECS)
+def test_sources_below_name_the_same_files_from_a_folder(pathspec):
+    source = SourceSettings("docs", (pathspec,), ())
+    below = rules.sources_below([source], "vendor/lib")
+    files = "a.md docs/a.md docs/x/a.md docs docs/docs/x/b.md lib/a.md x/docs/x/a.md tool.py".split()
+    named = {file for file in files if rules.is_named(source, f"vendor/lib/{file}")}
+    assert {file for each in below for file in files if rules.is_named(each, file)} == named
+    others = SourceSettings("docs", ("**",), (pathspec,))
+    left = {
+        file for each in rules.sources_below([others], "vendor/lib") for file in files if rules.is_named(each, file)
+    }
+    assert left == {*files} - named

@@ -157,7 +157,10 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
         yield f"{what} left out; to let git track it: git add FILE"
     if report.missing:
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
-        yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
+        if any(path.endswith("/") for path in report.missing):
+            yield "hint: git submodule update --init --recursive"
+        else:
+            yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
     yield from _left_out(report.left_out, most)
     yield from _describe_uncovered(report, most)
     yield from _describe_folders(report, most)
@@ -172,7 +175,11 @@ def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str
 
 
 def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
-    rows = [f"submodule {row.path}: {_describe_count(row.files, 'not in this clone')}" for row in report.submodules]
+    rows = [
+        f"submodule {row.path}: {_describe_count(row.files, 'not in this clone')}"
+        for row in report.submodules
+        if not row.is_read
+    ]
     rows += [
         f"linked folder {row.path} -> {row.target}: {_describe_count(row.files, 'outside the repository')}"
         for row in report.linked_folders

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.git import configuration
-from vmrag_link.git.run import GUARDS, MOST_MEMORY, failure, git, guarded_environment
+from vmrag_link.git.run import GUARDS, MOST_MEMORY, environment_of_borrowed, failure, git, guarded_environment
 from vmrag_link.paths import Places
 
 SECONDS = 120.0
@@ -155,7 +155,8 @@ def _run_streamed(
 
     Raises `GitFailed` if git fails by itself.
     """
-    environ = env.without(env.GIT_SCRUBBED) | _environment(places) | {"LC_ALL": "C"} | dict(extra)
+    environ = env.without(env.GIT_SCRUBBED) | _environment(places) | environment_of_borrowed(places)
+    environ |= {"LC_ALL": "C"} | dict(extra)
     argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
     reading, writing = os.pipe()  # no file: the disk may take none
     with os.fdopen(reading, "rb") as messages:

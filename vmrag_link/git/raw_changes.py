@@ -33,6 +33,7 @@ _MOST_PATHS = 2_000_000
 
 REGULAR = ("100644", "100755")
 LINK, SUBMODULE = "120000", "160000"
+_SUBMODULE = SUBMODULE.encode()
 
 
 class RawChange(Record, frozen=True):
@@ -91,6 +92,25 @@ def staged(places: Places, head: str, pathspecs: Sequence[str], *options: str) -
         "--",
     )
     return _changes(fields(places, *arguments, *pathspecs, most=4 * MOST_FILES))
+
+
+def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> dict[str, str | None]:
+    """Return the commits that a tree names for its submodules, by path; with `of_index`, for those
+    of the index. None: the tree has no such submodule. Raises `GitFailed` and `LimitExceeded`.
+    """
+    if not of_index:
+        listed = fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", most=_MOST_PATHS)
+        entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
+        return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries}
+    listed = fields(places, "ls-files", "--stage", "-z", most=_MOST_PATHS)
+    entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
+    named: dict[str, str | None] = {os.fsdecode(path): about.split()[1].decode() for about, _, path in entries}
+    if not named or commit is None:
+        return dict.fromkeys(named)
+    arguments = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
+    changes = _changes(fields(places, *arguments, most=4 * MOST_FILES))
+    before = {change.path: change.old_blob if change.old_mode == SUBMODULE else None for change in changes}
+    return named | {path: name for path, name in before.items() if path in named}
 
 
 def entries(places: Places, pathspecs: Sequence[str]) -> Iterator[IndexEntry]:
@@ -162,7 +182,7 @@ class IndexState(Record, frozen=True):
 
 
 def index_state(places: Places) -> IndexState:
-    path = places.git_dir / "index"
+    path = places.index_file
     stamp = file_stamp(path)
     try:
         with path.open("rb") as opened:
@@ -193,7 +213,7 @@ def clock(folder: Path) -> int:
 
 def make(places: Places, copy: Path) -> None:
     """Copy the index as it is, and remove the oldest copies beside it."""
-    source = places.git_dir / "index"
+    source = places.index_file
     permissions.make_folder(copy.parent)
     with contextlib.suppress(FileNotFoundError):  # no index yet: git takes a missing one for an empty one
         _temporary_of(source, copy).replace(copy)
@@ -260,7 +280,7 @@ def changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) -> dict
     if copy is None:
         return found
     # git takes a missing index for an empty one.
-    removed = (seen is None or file_stamp(copy) is None) and (places.git_dir / "index").exists()
+    removed = (seen is None or file_stamp(copy) is None) and places.index_file.exists()
     return None if removed else found
 
 

@@ -116,9 +116,10 @@ def git(
     """
     # Named outright, because a work tree of core.worktree has no .git of its own.
     options = [f"--git-dir={places.git_dir}", f"--work-tree={places.top}"]
+    extra = environment_of_borrowed(places) | dict(extra or {})
     if places.is_jj_workspace:
         options += GUARDS
-        extra = _guards_of_jj(places, file_stamps([places.common / "config"])) | dict(extra or {})
+        extra = _guards_of_jj(places, file_stamps([places.common / "config"])) | extra
     return git_in(
         places.top,
         *options,
@@ -130,6 +131,17 @@ def git(
         memory=memory,
         bounded=bounded,
     )
+
+
+def environment_of_borrowed(places: Places) -> dict[str, str]:
+    """Return the variables by which git uses parts of submodules."""
+    if places.borrowed is None:
+        return {}
+    quoted = (str(folder).replace("\\", "\\\\").replace('"', '\\"') for folder in places.borrowed.objects)
+    environment = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(f'"{folder}"' for folder in quoted)}
+    if places.borrowed.index_file:
+        environment["GIT_INDEX_FILE"] = str(places.borrowed.index_file)
+    return environment
 
 
 @functools.lru_cache(maxsize=8)

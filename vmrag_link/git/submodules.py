@@ -1,24 +1,30 @@
-"""The submodules and symbolic links of a tree, and how many files a submodule has.
+"""The submodules and symbolic links of a tree, and how git reads the files of a submodule.
 
 git never runs in a submodule: its configuration may name programs, and a stranger may have packed
-it. git runs here and only borrows the objects of the submodule.
+it. git runs here, with the settings of this repository, and only borrows the objects and the index
+of the submodule.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.errors import GitFailed
+from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.raw_changes import LINK, MOST_FILES, SUBMODULE
-from vmrag_link.paths import Places
+from vmrag_link.paths import BorrowedParts, Places
 
 _GIT_FILE_BYTES = 4096
 _GIT_FILE = "gitdir: "
 _LONGEST_TARGET = 4096
+
+_FATAL = 128
+_MOST_SUBMODULES = 500
+"""Submodules that are read: each takes some processes."""
 
 
 class NestedPaths(NamedTuple):
@@ -50,14 +56,70 @@ def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
     return {path: os.fsdecode(contents[blob]) for path, blob in links.items() if blob in contents}
 
 
+class Submodule(NamedTuple):
+    """A submodule of a tree.
+
+    `path`: from the top of the outermost repository. `commit`: the one that the tree names; in the
+    work tree the one that HEAD names, None if HEAD names none. `places`: for git, which runs in the
+    repository around the submodule; None if the commit, or the work tree, is not here.
+    """
+
+    path: str
+    commit: str | None
+    places: Places | None
+
+
+def find_submodules(
+    places: Places, commit: str | None, *, of_work_tree: bool, is_wanted: Callable[[str], bool]
+) -> list[Submodule]:
+    """Return the submodules of a commit, or of the work tree, and those within them.
+
+    `commit`: in the work tree HEAD's, if there is one. `is_wanted` gets a path; what is not wanted
+    is not looked at. Raises `GitFailed`, and `LimitExceeded` for too many.
+    """
+    found: list[Submodule] = []
+    waiting = [(places, "", commit, places.common / "modules")]
+    while waiting:
+        around, prefix, at, modules = waiting.pop()
+        for below, name in raw_changes.list_submodules(around, at, of_index=of_work_tree).items():
+            path = prefix + below
+            if not is_wanted(path):
+                continue
+            folder = _find_git_folder(places, path, modules / below, is_checked_out=of_work_tree)
+            submodule = Submodule(path, name, None)
+            if folder:
+                submodule = _open_submodule(places, path, folder, name, of_work_tree=of_work_tree)
+            found.append(submodule)
+            if folder and submodule.places:
+                waiting.append((submodule.places, f"{path}/", submodule.commit, folder / "modules"))
+        if len(found) > _MOST_SUBMODULES:
+            raise LimitExceeded(
+                f"The sources name more than {_MOST_SUBMODULES} submodules.",
+                hint="Leave folders out by `exclude` in `sources` of .vmrag.yaml.",
+                most=_MOST_SUBMODULES,
+            )
+    return found
+
+
+def lend_objects(places: Places, found: Iterable[Submodule]) -> Places:
+    """Return the places of a repository in which git also reads the objects of its submodules."""
+    objects = list_objects(found)
+    return places._replace(borrowed=BorrowedParts(objects)) if objects else places
+
+
+def list_objects(found: Iterable[Submodule]) -> tuple[Path, ...]:
+    """Return the folders with the objects of submodules that are here."""
+    borrowed = [each.places.borrowed for each in found if each.places and each.places.borrowed]
+    return tuple(folder for parts in borrowed for folder in parts.objects)
+
+
 def count_files(places: Places, path: str, commit: str) -> int | None:
     """Return how many files a submodule has at its commit, at most `MOST_FILES`; None if the commit
     is not in this clone, or if counting takes too long.
     """
-    objects = _find_objects(places, path)
-    if objects is None:
+    folder = _find_git_folder(places, path, places.common / "modules" / path, is_checked_out=False)
+    if folder is None:
         return None
-    quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')
     number = 0
 
     def count_names(part: bytes) -> bool:
@@ -66,27 +128,68 @@ def count_files(places: Places, path: str, commit: str) -> int | None:
         return number < MOST_FILES
 
     arguments = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-    borrowed = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+    inner = _borrow_parts(places, path, folder, commit, of_work_tree=False)
     try:
-        counted = beside.feed_output(
-            places, *arguments, take=count_names, seconds=beside.seconds_left(), extra=borrowed
-        )
+        counted = beside.feed_output(inner, *arguments, take=count_names, seconds=beside.seconds_left(), extra={})
     except GitFailed:  # the submodule was not fetched that far
         return None
     return min(number, MOST_FILES) if counted else None
 
 
-def _find_objects(places: Places, path: str) -> Path | None:
-    """Return the folder with the objects of a submodule, if git keeps it where it creates it."""
-    git_file = places.top / path / ".git"
-    folder = places.common / "modules" / path  # if it is not checked out
-    if git_file.is_file():
+def _open_submodule(places: Places, path: str, folder: Path, commit: str | None, *, of_work_tree: bool) -> Submodule:
+    """Return a submodule whose git directory is here. Its work tree can be read without the commit
+    that HEAD names, as if HEAD named none.
+    """
+    inner = _borrow_parts(places, path, folder, commit, of_work_tree=of_work_tree)
+    if commit and beside.look(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL)).returncode == 0:
+        return Submodule(path, commit, inner)
+    whole = _borrow_parts(places, path, folder, None, of_work_tree=True) if of_work_tree else None
+    return Submodule(path, None, whole)
+
+
+def _borrow_parts(places: Places, path: str, folder: Path, commit: str | None, *, of_work_tree: bool) -> Places:
+    """Return the places by which git reads a submodule at a commit, or its work tree."""
+    if not of_work_tree:
+        return places._replace(borrowed=BorrowedParts((folder / "objects",)))
+    return places._replace(
+        top=places.top / path, borrowed=BorrowedParts((folder / "objects",), folder / "index", commit)
+    )
+
+
+def _find_git_folder(places: Places, path: str, usual: Path, *, is_checked_out: bool) -> Path | None:
+    """Return the git directory of a submodule, if git keeps it where it creates it.
+
+    `usual`: where it is if the submodule is not checked out.
+    """
+    top = Path(os.path.realpath(places.top)) / path
+    git_file = top / ".git"
+    folder = usual
+    if Path(os.path.realpath(top)) != top:  # a link would lead out of the work tree
+        if is_checked_out:
+            return None
+    elif git_file.is_file():
         with git_file.open("rb") as opened:
             text = os.fsdecode(opened.read(_GIT_FILE_BYTES)).rstrip("\n")
         folder = git_file.parent / text.removeprefix(_GIT_FILE)
     elif git_file.is_dir():
         folder = git_file
-    objects = Path(os.path.realpath(folder / "objects"))
-    places_of_git = (places.top / path, places.common / "modules", places.git_dir / "modules")
+    elif is_checked_out:
+        return None
+    try:
+        folder = Path(os.path.realpath(folder))
+        objects = Path(os.path.realpath(folder / "objects"))
+    except ValueError:  # a NUL in the file
+        return None
+    places_of_git = (top, places.common / "modules", places.git_dir / "modules")
     is_usual = any(objects.is_relative_to(os.path.realpath(place)) for place in places_of_git)
-    return objects if is_usual and objects.is_dir() else None
+    if not (is_usual and objects == folder / "objects" and objects.is_dir()):
+        return None
+    # A pipe in place of the index would wait for a writer.
+    return folder if not is_checked_out or _is_file(folder / "index") else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

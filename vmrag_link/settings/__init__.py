@@ -543,6 +543,13 @@ class Config(Record, frozen=True):
             free=("false", "ask"),
         ),
     ] = "false"
+    sources_submodules: Annotated[
+        bool,
+        Meta(
+            description="Read the files of submodules also: at a commit those of the commit that its tree names, in the working tree "
+            "those of each submodule that is checked out ([sources.md](sources.md#submodules))."
+        ),
+    ] = False
     sources_max_bytes: Annotated[
         int,
         Meta(

@@ -138,7 +138,7 @@ def is_new_setting(name: str, text: str) -> bool:
     `text` is the value as the file states it, `sources` as JSON.
     """
     return (
-        name == "chroma.sources"
+        name in ("chroma.sources", "sources_submodules")
         or (name == "sources_untracked" and text == "ask")
         or (name == "sources" and '"write":' in text)
     )

@@ -11,7 +11,7 @@ import functools
 import posixpath
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -147,6 +147,47 @@ def without_notes(sources: Sequence[SourceSettings]) -> tuple[SourceSettings, ..
         source if source.write or not folders else msgspec.structs.replace(source, exclude=(*source.exclude, *folders))
         for source in sources
     )
+
+
+def sources_below(sources: Iterable[SourceSettings], folder: str) -> tuple[SourceSettings, ...]:
+    """Return the sources with their paths as seen from a folder; without those that name nothing in
+    it, and without those of notes.
+    """
+    seen = (
+        msgspec.structs.replace(
+            source, paths=_seen_below(source.paths, folder), exclude=_seen_below(source.exclude, folder)
+        )
+        for source in sources
+        if not source.write
+    )
+    return tuple(source for source in seen if source.paths and "**" not in source.exclude)
+
+
+def _seen_below(pathspecs: Iterable[str], folder: str) -> tuple[str, ...]:
+    """Return pathspecs that name the same files, as seen from a folder."""
+    rests = {(True, tuple(pathspec.split("/"))) for pathspec in pathspecs}
+    for name in folder.split("/"):
+        rests = {rest for is_literal, parts in rests for rest in _enter_folder(parts, name, is_literal=is_literal)}
+    return tuple(sorted({_write_rest(parts, is_literal=is_literal) for is_literal, parts in rests}))
+
+
+def _enter_folder(parts: tuple[str, ...], name: str, *, is_literal: bool) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    """Yield what is left of a pathspec in a folder of this name, and if it was literal so far."""
+    first, rest = parts[0], parts[1:]
+    if first == "**":
+        yield False, parts
+        if rest:
+            yield from _enter_folder(rest, name, is_literal=False)
+    elif is_literal and first == name:  # a literal folder means all that is in it
+        yield True, rest if rest and rest != ("",) else ("**",)
+    elif rest and wildmatch.translate(first).fullmatch(wildmatch.as_bytes(name)):
+        yield False, rest
+
+
+def _write_rest(parts: tuple[str, ...], *, is_literal: bool) -> str:
+    """Return the pathspec. If it had wildcards, a bracket keeps it from meaning a folder."""
+    text = "/".join(parts)
+    return text if is_literal or set(text) & set("*?[") else re.sub(r"\w", r"[\g<0>]", text, count=1)
 
 
 def searches_untracked(source: SourceSettings, *, untracked: bool) -> bool:

@@ -97,7 +97,7 @@ def select(
                 candidate = read(candidate)
                 size, why = candidate.size, candidate.flaw
             if not why and (twin := seen.setdefault(rules.folded(path), path)) != path:
-                why = f"cannot be told from {twin} where letter case or accents do not count"
+                why = flaw_of_twin(twin)
             if why:
                 left_out.setdefault(path, why)
             elif size is None:
@@ -105,7 +105,7 @@ def select(
             else:
                 taken[path] = _file(candidate, size, values)._replace(text_limit=max_bytes if size > max_bytes else 0)
                 together += size
-                _require_few_bytes(together)
+                require_few_bytes(together)
     some = {path for taken in files.values() for path in taken}
     return SelectedFiles(
         {collection: sorted(taken.values()) for collection, taken in files.items()},
@@ -114,6 +114,10 @@ def select(
         ),
         tuple(sorted(missing)),
     )
+
+
+def flaw_of_twin(path: str) -> str:
+    return f"cannot be told from {path} where letter case or accents do not count"
 
 
 def _known(candidate: Candidate, attributes: TreeAttributes, kind: str) -> tuple[Mapping[str, Value], str]:
@@ -145,7 +149,8 @@ def too_many(number: int) -> LimitExceeded:
     )
 
 
-def _require_few_bytes(together: int) -> None:
+def require_few_bytes(together: int) -> None:
+    """Raise `LimitExceeded` if the files of all sources have too many bytes."""
     if together <= _MOST_BYTES:
         return
     raise LimitExceeded(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.git import beside, raw_changes
@@ -20,6 +21,9 @@ from vmrag_link.paths import Places
 from vmrag_link.sources import attributes, readable, rules, selection
 from vmrag_link.sources.attributes import DIFF, ENCODING, TEXT, TreeAttributes, Value
 from vmrag_link.sources.disk import Disk
+
+if TYPE_CHECKING:
+    from vmrag_link.git.submodules import Submodule
 
 MOST_BYTES = 32_000_000
 """The size of the largest file that is read as text."""
@@ -54,30 +58,54 @@ class TrackedText(NamedTuple):
 
 class TrackedTexts:
     """`commit`: its full hash; empty: the work tree. `untracked`: other files of the work tree that
-    are documents. `only`: pathspecs, by default all files.
+    are documents. `only`: the path of the only file that is needed. `submodules`: those whose
+    files are read also.
 
     Raises `GitFailed`, `LimitExceeded`, `HistoryMissing` and `GitReferenceMissing`.
     """
 
     def __init__(
-        self, places: Places, commit: str = "", *, untracked: Iterable[str] = (), only: Sequence[str] = ()
+        self,
+        places: Places,
+        commit: str = "",
+        *,
+        untracked: Iterable[str] = (),
+        only: str = "",
+        submodules: Iterable[Submodule] = (),
     ) -> None:
         self._places = places
         self.commit = commit
-        specs = [*only, attributes.PATHSPEC] if only else []
+        self._below: dict[str, TrackedTexts] = {
+            f"{each.path}/": TrackedTexts(
+                each.places, (each.commit or "") if commit else "", only=only.removeprefix(f"{each.path}/")
+            )
+            for each in submodules
+            if each.places and (not only or only.startswith(f"{each.path}/"))
+        }
+        specs = [f":(top,literal){only}", attributes.PATHSPEC] if only else []
         listed = [*(_list_commit(places, commit, specs) if commit else raw_changes.entries(places, specs))]
         tracked = {file.path: file.blob for file in listed if file.mode in REGULAR}
         self._links = {file.path: file.blob for file in listed if file.mode == LINK}
         self._blobs = dict.fromkeys(untracked, "") | tracked
-        self.paths = sorted(self._blobs)
+        of_submodules = [start + path for start, texts in self._below.items() for path in texts.paths]
+        self.paths: list[str] = sorted({*self._blobs, *of_submodules})
         files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.NAME}
         self._attributes = TreeAttributes(self._attribute_contents(files), (ENCODING, TEXT, DIFF))
 
     def __contains__(self, path: str) -> bool:
-        return path in self._blobs
+        texts, inner = self._owner(path)
+        return inner in texts if texts else path in self._blobs
 
     def is_tracked(self, path: str) -> bool:
-        return bool(self._blobs.get(path))
+        texts, inner = self._owner(path)
+        return texts.is_tracked(inner) if texts else bool(self._blobs.get(path))
+
+    def _owner(self, path: str) -> tuple[TrackedTexts | None, str]:
+        """Return the texts of the submodule that tracks a file, and its path there."""
+        for start, texts in self._below.items():
+            if path.startswith(start) and texts.is_tracked(path[len(start) :]):
+                return texts, path[len(start) :]
+        return None, path
 
     def link_target(self, path: str) -> str:
         """Return the path, from the top, that a symbolic link names; empty if it is not a link."""
@@ -96,7 +124,14 @@ class TrackedTexts:
 
         Raises `GitFailed` and `LimitExceeded`.
         """
-        return self._read_commit(paths) if self.commit else self._read_disk(paths)
+        for texts, group in itertools.groupby(paths, lambda path: self._owner(path)[0]):
+            some = [*group]
+            if texts is None:
+                yield from self._read_commit(some) if self.commit else self._read_disk(some)
+                continue
+            names = {self._owner(path)[1]: path for path in some}
+            for text in texts.read([*names]):
+                yield text._replace(path=names[text.path])
 
     def _read_disk(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         with Disk(self._places.top) as disk:

@@ -136,7 +136,7 @@ def _where(places: Places, cache: Path, question: str) -> _Where:
         each for each in configuration.entries(places) if each.key.startswith(("core.", "filter.", "extensions."))
     ]
     index = _digest(question, raw_changes.index_state(places), settings)
-    commit = head(places).commit
+    commit = places.borrowed.commit if places.borrowed and places.borrowed.index_file else head(places).commit
     copy = cache.absolute().with_name(f"{cache.name}@{index[:24]}")
     return _Where(_digest(index, commit), copy, commit)
 

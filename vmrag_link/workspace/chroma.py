@@ -49,7 +49,8 @@ class WorkspaceChroma(NamedTuple):
             return ""
         named = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
         writable = [source.collection for source in config.sources if source.write]
-        decisive = (config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, named)
+        decisive = [config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, named]
+        decisive += [True] if config.sources_submodules else []
         return canonical_json([__version__, FORMAT, *decisive])
 
     @property

@@ -19,6 +19,7 @@ from vmrag_link.workspace.local_store import StoreBesideWorkTree
 from vmrag_link.workspace.reader import View
 
 if TYPE_CHECKING:
+    from vmrag_link.git.submodules import Submodule
     from vmrag_link.paths import Places
     from vmrag_link.sources.listings import SourceListing, TreeFile
     from vmrag_link.workspace import Workspace
@@ -31,7 +32,7 @@ Key = tuple[str, str]
 
 class SourceTree:
     """`commit`: whose tree it is; None: the work tree. `unavailable`: why collections have no files
-    here, by name.
+    here, by name. `submodules`: those that the sources read.
     """
 
     def __init__(
@@ -42,8 +43,14 @@ class SourceTree:
         *,
         commit: str | None,
         unavailable: Mapping[str, str],
+        submodules: Sequence[Submodule] = (),
     ) -> None:
-        self._places = places
+        self.places = places
+        self.submodules = submodules
+        if submodules:
+            from vmrag_link.git.submodules import lend_objects
+
+            self.places = lend_objects(places, submodules)
         self._sources = {each.collection: each for each in sources}
         self.listing = listing
         self.commit = commit
@@ -64,6 +71,11 @@ class SourceTree:
         sources = [source for source in self.sources if source.write and path.startswith(f"{source.folder}/")]
         names = {source.collection for source in sources}
         return next((key for key, file in self.files.items() if key[0] in names and file.path == path), None)
+
+    def submodule_of(self, path: str) -> Submodule | None:
+        """Return the submodule in which a file is, or None."""
+        around = [each for each in self.submodules if path.startswith(f"{each.path}/")]
+        return max(around, key=lambda each: len(each.path), default=None)
 
     def is_code(self, key: Key) -> bool:
         return self._sources[key[0]].kind == "code"
@@ -89,7 +101,7 @@ class SourceTree:
                 wanted[key[0]].append(file)
         found = {}
         for name, files in wanted.items():
-            for file, text in of_place(self._places, files):
+            for file, text in of_place(self.places, files):
                 document = documents.as_written(self._sources[name], file, text)
                 if not isinstance(document, NoDocument):
                     found[document.key] = document
@@ -105,7 +117,8 @@ def in_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> Sou
         return None
     sources, unavailable = ws.sources.available(config, ws.stored_collections() if stored is None else stored)
     listing = ws.sources.listing_here(sources)
-    return SourceTree(ws.places, sources, listing, commit=None, unavailable=unavailable)
+    submodules = ws.sources.submodules(config, None)
+    return SourceTree(ws.places, sources, listing, commit=None, unavailable=unavailable, submodules=submodules)
 
 
 def at_commit(
@@ -120,7 +133,8 @@ def at_commit(
         return None
     sources, unavailable = ws.sources.available(config, ws.sources.stored_at(commit) if stored is None else stored)
     listing = ws.sources.listing_at(commit, sources, config)
-    return SourceTree(ws.places, sources, listing, commit=commit, unavailable=unavailable)
+    submodules = ws.sources.submodules(config, commit)
+    return SourceTree(ws.places, sources, listing, commit=commit, unavailable=unavailable, submodules=submodules)
 
 
 class FileNames:

@@ -44,6 +44,7 @@ from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
+    from vmrag_link.git.submodules import Submodule
     from vmrag_link.sources.listings import NoDocument, SourceListing, TreeFile
     from vmrag_link.sync.adding import DocumentIndexer
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
@@ -206,14 +207,18 @@ class Sources:
 
         available, unavailable = self.available(config, stored)
         limits = (config.sources_max_bytes, config.searches_untracked)
+        submodules = [True] if config.sources_submodules else []
         settings = canonical_json(
-            [PROGRAM, _grammars(available), available, unavailable, limits, config.embedding.model]
+            [PROGRAM, _grammars(available), available, unavailable, limits, config.embedding.model, *submodules]
         )
         places, (most, untracked) = self._ws.places, limits
         cache, before = self._cache, None if self._with_untracked else source_views.bound(places)
         known = _decoded(before, places) if before and before.settings == settings and not damaged else None
         if before and known:
-            token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
+            if config.sources_submodules:
+                token: str | None = self._token_here(available, before)
+            else:
+                token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
             if token == before.token:  # perhaps another commit with equal files
                 unsearched = [
                     source for source in available if not rules.searches_untracked(source, untracked=untracked)
@@ -228,7 +233,7 @@ class Sources:
             return known
         ephemeral = any(each.uncommitted for files in listing.files.values() for each in files)
         contents = self._contents(config, available, listing)
-        indexer = self._indexer(available, listing, commit=None)
+        indexer = self._indexer(config, available, listing, commit=None)
         path, left, made = indexer.provide(contents, durable=not ephemeral, most=self._step(listing))
         opened = OpenSources(
             folder=path,
@@ -258,6 +263,15 @@ class Sources:
     def _cache(self) -> Path:
         """A file for what is known of files. A query with `--untracked` has its own."""
         return self._ws.places.source_state / ("untracked" if self._with_untracked else "stats")
+
+    def _token_here(self, sources: Sequence[SourceSettings], before: SourceBinding) -> str:
+        """Return what names the files with those of submodules; the last one while git is busy."""
+        from vmrag_link.sources.listings import token_of
+
+        try:
+            return token_of(self.listing_here(sources))
+        except GitBusy:
+            return before.token
 
     def _step(self, listing: SourceListing) -> int | None:
         """Return how many files to index now; None for all."""
@@ -312,8 +326,9 @@ class Sources:
         available, unavailable = self.available(config, self.stored_at(commit) if stored is None else stored)
         listing = self.listing_at(commit, available, config)
         contents = self._contents(config, available, listing)
+        borrowed = self.reading_places(config, commit).borrowed
         for _ in range(ATTEMPTS):
-            indexer = self._indexer(available, listing, commit=commit)
+            indexer = self._indexer(config, available, listing, commit=commit)
             path, left, made = indexer.provide(contents, durable=True, most=self._step(listing))
             with self.views.reading(path):
                 if not self.views.problem(path.name.partition("-")[0]):
@@ -328,6 +343,7 @@ class Sources:
                         unavailable=unavailable,
                         failed=_failed(path),
                         indexed=_percent(listing, left),
+                        objects=borrowed.objects if borrowed else (),
                     )
                     return
         raise Busy("Other processes removed the index of sources again and again.", hint="Run the command again.")
@@ -349,7 +365,12 @@ class Sources:
 
         config, places = self.config, self._ws.places
         most, untracked = config.sources_max_bytes, config.searches_untracked
-        return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
+        list_files = work_tree.in_work_tree
+        if config.sources_submodules:
+            from vmrag_link.sources import submodule_files
+
+            list_files = submodule_files.in_work_tree
+        return list_files(places, sources, max_bytes=most, untracked=untracked, cache=self._cache)
 
     def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
         from vmrag_link.sources import listings, selection
@@ -357,7 +378,29 @@ class Sources:
         notes = any(source.write for source in sources)
         stored = listings.recall_listing(self._cache) if notes else None
         before = stored.listing if stored else None
-        return selection.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes, before=before)
+        list_files = selection.at_commit
+        if config.sources_submodules:
+            from vmrag_link.sources import submodule_files
+
+            list_files = submodule_files.at_commit
+        return list_files(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes, before=before)
+
+    def submodules(self, config: Config, commit: str | None) -> list[Submodule]:
+        """Return the submodules that the sources read at a commit, or in the work tree."""
+        if not config.sources_submodules:
+            return []
+        from vmrag_link.sources import submodule_files
+
+        return submodule_files.find_read(self._ws.places, config.sources, commit)
+
+    def reading_places(self, config: Config, commit: str | None) -> Places:
+        """Return the places by which git reads the files of the sources."""
+        found = self.submodules(config, commit)
+        if not found:
+            return self._ws.places
+        from vmrag_link.git import submodules
+
+        return submodules.lend_objects(self._ws.places, found)
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -400,7 +443,7 @@ class Sources:
         return SourceContents(collections, tags, paths=paths)
 
     def _indexer(
-        self, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None
+        self, config: Config, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None
     ) -> SourceIndexer:
         from vmrag_link.code import languages
         from vmrag_link.sources import documents
@@ -413,7 +456,8 @@ class Sources:
             by_id = {file.doc_id: file for file in listing.files[collection]}
             files: list[TreeFile] = [by_id[doc_id] for doc_id in paths]
             of_place = documents.texts_at_commit if commit else documents.texts_in_work_tree
-            return documents.documents(by_name[collection], files, of_place(self._ws.places, files), budget)
+            places = self.reading_places(config, commit)
+            return documents.documents(by_name[collection], files, of_place(places, files), budget)
 
         return SourceIndexer(self.views, read, self._document_indexer, self._ws.progress)
 
@@ -474,6 +518,12 @@ def require_whole(
                 hint="vmrag sources   (says what helps)",
                 collection_name=name,
             )
+    if submodules := [path for path in missing if path.endswith("/")]:
+        raise SourcesIncomplete(
+            f"{plural(len(submodules), 'submodule')} cannot be read here: {first_of(submodules, 3)}.",
+            hint="git submodule update --init --recursive",
+            missing=list(missing[:100]),
+        )
     if missing:
         raise SourcesIncomplete(
             f"{plural(len(missing), 'file')} of sources cannot be read, because this clone is not whole: "

@@ -45,6 +45,8 @@ class OpenSources(Record, frozen=True):
     removed: tuple[str, ...] = ()
     untracked: int = 0
     missing: tuple[str, ...] = ()
+    objects: tuple[Path, ...] = ()
+    """The folders of objects of submodules that the sources read at a commit."""
     unavailable: Mapping[str, str] = {}
     failed: tuple[str, ...] = ()
     indexed: int = 100

@@ -157,7 +157,12 @@ class DerivedFiles:
         config, places = self._ws.config, self._ws.places
         most, untracked = config.sources_max_bytes, config.searches_untracked
         cache = places.source_state / _CACHE
-        return work_tree.in_work_tree(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
+        list_files = work_tree.in_work_tree
+        if config.sources_submodules:
+            from vmrag_link.sources import submodule_files
+
+            list_files = submodule_files.in_work_tree
+        return list_files(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
 
     @property
     def paths(self) -> set[str]:
@@ -173,7 +178,8 @@ class DerivedFiles:
         found: dict[str, Document] = {}
         for source in self.sources if paths else ():
             files = [each for each in self._listing.files[source.collection] if each.path in paths]
-            for file, text in documents.texts_in_work_tree(self._ws.places, files):
+            places = self._ws.sources.reading_places(self._ws.sources.config, None)
+            for file, text in documents.texts_in_work_tree(places, files):
                 document = documents.as_written(source, file, text)
                 if isinstance(document, Document):
                     found.setdefault(file.path, document)

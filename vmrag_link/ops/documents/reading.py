@@ -42,6 +42,7 @@ from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources
 
 if TYPE_CHECKING:  # a list searches no files
+    from vmrag_link.git.submodules import Submodule
     from vmrag_link.sources.tracked_texts import TrackedTexts
 
 T = TypeVar("T")
@@ -410,7 +411,7 @@ def find_tracked(
     from vmrag_link.sources import tracked_texts
 
     untracked = [path] if is_document and not commit else []
-    texts = tracked_texts.TrackedTexts(ws.places, commit, untracked=untracked, only=[f":(top,literal){path}"])
+    texts = tracked_texts.TrackedTexts(ws.places, commit, untracked=untracked, only=path)
     if target := texts.link_target(path):
         if links and (file := find_tracked(ws, target, ref, links=links - 1)):
             return file
@@ -421,6 +422,8 @@ def find_tracked(
             doc_id=path,
         )
     if path not in texts:
+        texts = tracked_texts.TrackedTexts(ws.places, commit, only=path, submodules=_submodules(ws, commit))
+    if path not in texts:
         return None
     (found,) = texts.read([path])
     if found.text is None:
@@ -429,6 +432,11 @@ def find_tracked(
         raise DocumentMissing(f"{name} {found.reason}{at}.", hint=hint, doc_id=path)
     state = "" if commit else _uncommitted(ws, path) if texts.is_tracked(path) else "added"
     return TrackedFile(path, found.text, commit, state)
+
+
+def _submodules(ws: Workspace, commit: str) -> list[Submodule]:
+    """Return the submodules that the sources read, of the work tree or of a commit."""
+    return ws.sources.submodules(ws.sources.config_at(commit) if commit else ws.sources.config, commit or None)
 
 
 def _uncommitted(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
@@ -450,11 +458,23 @@ def _changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
     """
     from vmrag_link.git import path_changes
 
-    commit = plumbing.head(ws.places).commit
-    specs = [f":(top,literal){path}" for path in paths]
-    return (
-        {change.path: change.kind for change in path_changes.list_changes(ws.places, commit, specs)} if commit else {}
-    )
+    found: dict[str, str] = {}
+    for start, places, commit in _list_trees(ws):
+        specs = [f":(top,literal){path[len(start) :]}" for path in paths if path.startswith(start)]
+        if specs and commit:
+            changes = path_changes.list_changes(places, commit, specs)
+            found |= {start + change.path: change.kind for change in changes}
+        elif specs and start:  # HEAD does not name this submodule
+            found |= {path: "added" for path in paths if path.startswith(start)}
+    return found
+
+
+def _list_trees(ws: Workspace) -> Iterator[tuple[str, Places, str | None]]:
+    """Yield where git compares files of the work tree: how their paths begin, and the commit."""
+    yield "", ws.places, plumbing.head(ws.places).commit
+    for submodule in _submodules(ws, ""):
+        if submodule.places:
+            yield f"{submodule.path}/", submodule.places, submodule.commit
 
 
 def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[Narrowed]) -> int:
@@ -495,7 +515,8 @@ class SearchedFiles:
         if collections or any(rules.searches_untracked(source, untracked=untracked) for source in config.sources):
             tree = source_tree.at_commit(ws, commit, config) if commit else source_tree.in_work_tree(ws)
         files = tree.files.values() if tree and not commit else ()
-        texts = TrackedTexts(ws.places, commit, untracked=(file.path for file in files))
+        submodules = ws.sources.submodules(config, commit or None)
+        texts = TrackedTexts(ws.places, commit, untracked=(file.path for file in files), submodules=submodules)
         return cls(texts, tree.sources if tree else config.sources, tree)
 
     @property

@@ -65,13 +65,14 @@ class LeftOutRow(Record, frozen=True):
 
 
 class SubmoduleRow(Record, frozen=True):
-    """A submodule, whose files no source has. `commit`: the one that the tree names. `files`: how
-    many it has; None if the commit is not in this clone.
+    """A submodule. `commit`: the one that the tree names. `files`: how many it has; None if the
+    commit is not in this clone. `is_read`: the sources read its files.
     """
 
     path: str
     commit: str
     files: int | None
+    is_read: bool = False
 
 
 class LinkedFolderRow(Record, frozen=True):
@@ -95,7 +96,7 @@ class SourcesReport(Record, frozen=True):
     without sources, of those that are not proposed.
     `unnamed`: those of them that could be documents; `addition`: what to write below `sources:` in
     `.vmrag.yaml`, so that they are. `needs_extra`: how to install what reads the code among them.
-    `submodules`, `linked_folders`: folders of the tree whose files no source has.
+    `linked_folders`: folders of the tree whose files no source has.
     """
 
     commit: str | None
@@ -130,7 +131,8 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     tracked = listing.tracked_files(ws.places) if of_work_tree else list(versions.tree(ws.places, commit or ""))
     outside = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
-    below = _list_submodules(ws, nested)
+    read = ws.sources.submodules(config, None if of_work_tree else commit)
+    below = _list_submodules(ws, nested, {each.path for each in read if each.places})
     linked = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
     if not config.sources:
         return SourcesReport(
@@ -154,6 +156,10 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
             for source in config.sources
         )
         searched = config.searches_untracked and of_work_tree
+        if read:
+            from vmrag_link.sources import submodule_files
+
+            tracked += submodule_files.list_paths(read, of_work_tree=of_work_tree)
         rows = tuple(
             row
             if row.write  # its folder may be empty
@@ -193,10 +199,12 @@ _MOST_COUNTED = 200
 
 
 @beside.one_deadline()
-def _list_submodules(ws: Workspace, nested: NestedPaths) -> tuple[SubmoduleRow, ...]:
+def _list_submodules(ws: Workspace, nested: NestedPaths, read: Collection[str]) -> tuple[SubmoduleRow, ...]:
     counted = sorted(nested.submodules.items())[:_MOST_COUNTED]
     numbers = {path: submodules.count_files(ws.places, path, commit) for path, commit in counted}
-    return tuple(SubmoduleRow(path, name, numbers.get(path)) for path, name in sorted(nested.submodules.items()))
+    return tuple(
+        SubmoduleRow(path, name, numbers.get(path), path in read) for path, name in sorted(nested.submodules.items())
+    )
 
 
 def _list_linked_folders(

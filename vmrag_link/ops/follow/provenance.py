@@ -158,7 +158,14 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
         return []
     said = [(INCOMPLETE, found.problem)] if found.problem else []
     said += [(INCOMPLETE, _unavailable(name, why)) for name, why in found.unavailable.items()]
-    for paths, what in ((found.missing, "this clone does not have"), (found.failed, "could not be cut here")):
+    submodules = [path for path in found.missing if path.endswith("/")]
+    if submodules:
+        named = first_of(submodules, _NAMED)
+        said.append(
+            (INCOMPLETE, f"The answer lacks {plural(len(submodules), 'submodule')} that cannot be read here: {named}.")
+        )
+    files_missing = [path for path in found.missing if not path.endswith("/")]
+    for paths, what in ((files_missing, "this clone does not have"), (found.failed, "could not be cut here")):
         if paths:
             files = f"{plural(len(paths), 'file')} of sources that {what}"
             said.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))

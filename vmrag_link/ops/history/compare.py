@@ -157,7 +157,12 @@ def _with_files(found: Diff, old: KnownPlace, new: KnownPlace, *, shown: KeyFilt
     if not (old.code and new.code) or not (old.tree or new.tree):
         return found
     missing = {path for tree in (old.tree, new.tree) if tree for path in tree.listing.missing}
-    kinds = {key: kind for key, kind in _differences(old.tree, new.tree) if key[1] not in missing}
+    absent = tuple(path for path in missing if path.endswith("/"))  # submodules
+    kinds = {
+        key: kind
+        for key, kind in _differences(old.tree, new.tree)
+        if key[1] not in missing and not key[1].startswith(absent)
+    }
     read = list(_file_changes(old.tree, new.tree, [key for key in kinds if shown(key)]))
     return msgspec.structs.replace(
         found,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from vmrag_link.errors import GitFailed
+from vmrag_link.errors import GitFailed, UsageInvalid, quoted
 from vmrag_link.git import beside, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
@@ -24,6 +24,7 @@ from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.ops.history.known import FoundFile
+    from vmrag_link.workspace.source_tree import SourceTree
 
 _RANGE_AND_NAME = 2
 
@@ -151,9 +152,21 @@ def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
         if file and (source := file.tree.source(file.name.collection)):
-            yield LoggedFile(file.name, source, file.tree.files[file.name.key].path, exists=True)
+            path = file.tree.files[file.name.key].path
+            require_own(file.tree, path, "log")
+            yield LoggedFile(file.name, source, path, exists=True)
             return
     yield from removed_documents(ws, document)
+
+
+def require_own(tree: SourceTree, path: str, command: str) -> None:
+    """Raise `UsageInvalid` for a file of a submodule, whose history is in another repository."""
+    if submodule := tree.submodule_of(path):
+        inner = path.removeprefix(f"{submodule.path}/")
+        raise UsageInvalid(
+            f"{path} is a file of the submodule {submodule.path}, whose history is not in this repository.",
+            hint=f"git -C {quoted(submodule.path)} {command} -- {quoted(inner)}",
+        )
 
 
 def removed_documents(ws: Workspace, document: str) -> Iterator[LoggedFile]:
@@ -252,6 +265,7 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
     """Raises as `file_log.file_blame`."""
     tree, name = found
     file = tree.files[name.key]
+    require_own(tree, file.path, "blame")
     # What the work tree does not change is asked of HEAD: no file is read for it.
     commit = tree.commit or (None if file.uncommitted else plumbing.head(ws.places).commit)
     try:

@@ -221,10 +221,13 @@ def committed_files(
     if view.sources is None:
         return {}
     from vmrag_link.git import beside
+    from vmrag_link.paths import BorrowedParts
     from vmrag_link.sync import source_views
 
     tags = source_views.read(view.sources.folder).tags
     keys = [document.key for collection, document in read if collection.kind == SOURCE]
     blobs = {key: tags[key[0]][key[1]].partition(" ")[0] for key in keys}
-    contents = beside.contents(ws.places, blobs.values())
+    objects = view.sources.objects
+    places = ws.places._replace(borrowed=BorrowedParts(objects)) if objects else ws.places
+    contents = beside.contents(places, blobs.values())
     return {key: contents.get(blob, b"") for key, blob in blobs.items()}

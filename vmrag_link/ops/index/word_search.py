@@ -182,20 +182,22 @@ class WordSearch:
         self, text: str, *, beside: Sequence[str] = (), words: bool = False, ignore_case: bool = True
     ) -> dict[Key, int]:
         """Return how many lines of each file hold a text; of none if git takes too long."""
-        left = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
-        try:
-            counts = grep.count_lines(
-                self._ws.places,
-                text,
-                beside=beside,
-                commit=self._tree.commit,
-                words=words,
-                ignore_case=ignore_case,
-                seconds=left,
-            )
-        except TimeoutError:
-            return {}
-        return {self._keys[path]: count for path, count in counts.items() if path in self._keys}
+        trees = [("", self._ws.places, self._tree.commit)]
+        for submodule in self._tree.submodules:
+            if submodule.places:
+                commit = submodule.commit if self._tree.commit else None
+                trees.append((f"{submodule.path}/", submodule.places, commit))
+        found: dict[str, int] = {}
+        for start, places, commit in trees:
+            left = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
+            try:
+                counts = grep.count_lines(
+                    places, text, beside=beside, commit=commit, words=words, ignore_case=ignore_case, seconds=left
+                )
+            except TimeoutError:
+                break
+            found |= {start + path: count for path, count in counts.items()}
+        return {self._keys[path]: count for path, count in found.items() if path in self._keys}
 
     def _read_files(self, keys: Sequence[Key]) -> dict[Key, Document]:
         """Return the files as documents, in this order; code with its pieces."""
@@ -205,7 +207,7 @@ class WordSearch:
         for source in self._tree.sources:
             files = [self._tree.files[key] for key in keys if key[0] == source.collection]
             files = [file for file in files if file.size <= _MOST_BYTES]
-            for _, document in sources.documents(source, files, of_place(self._ws.places, files), budget):
+            for _, document in sources.documents(source, files, of_place(self._tree.places, files), budget):
                 if isinstance(document, Document):
                     read[document.key] = document
         return {key: read[key] for key in keys if key in read}
@@ -235,7 +237,7 @@ class WordSearch:
     def _pack_pieces(self, pieces: Sequence[_Piece], read: Mapping[Key, Document], budget: int) -> Packed:
         files = self._tree.files
         blobs = {key: files[key].blob for key in read}
-        committed = beside.contents(self._ws.places, blobs.values()) if self._tree.commit else {}
+        committed = beside.contents(self._tree.places, blobs.values()) if self._tree.commit else {}
         names = names_among(list(read), {name for name, row in self._rows.items() if row.has_paths_as_ids})
         packable: dict[Hashable, PackableDocument] = {}
         hits = []

@@ -208,6 +208,7 @@ def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
     ws = call.ws
     with contextlib.suppress(CollectionMissing, DocumentMissing):
         if file := known.find_file(ws, name):
+            file_history.require_own(file.tree, file.tree.files[file.name.key].path, "log")
             return _target_of_file(name, file.tree.files[file.name.key].path)
     reason: VmragError | None = None
     try:
