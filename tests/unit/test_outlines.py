@@ -151,6 +151,7 @@ def test_title_comes_from_the_outline(name, title):
         ("<h2>\n  Long\n  title\n</h2>\n", ["Long title"]),
         ("# T {.class #id}\n", ["T"]),
         ("# `a` <b>c</b> ![i](u)\n", ["`a` c i"]),
+        ("### `<Page>` <sup>new</sup>\n", ["`<Page>` new"]),
         ("    # code\n", []),
     ],
 )

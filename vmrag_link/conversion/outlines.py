@@ -73,11 +73,13 @@ class Rules(NamedTuple):
 
 _ANCHOR = re.compile(r"\s*\\?\{(?:[#:.][^{}]*|/\*[^{}]*\*/)\}\s*$")
 _TAG = re.compile(r"<!--[^<>]*-->|</?[A-Za-z][^<>]*>")
+_CODE_OR_TAG = re.compile(rf"(`[^`]*`)|{_TAG.pattern}")
+"""Code is text, even if it has a tag."""
 _LINKED = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 
 def _clean_markdown(title: str) -> str:
-    title = _TAG.sub("", _ANCHOR.sub("", title))
+    title = _CODE_OR_TAG.sub(r"\1", _ANCHOR.sub("", title))
     return _LINKED.sub(r"\1", title) if "](" in title else title
 
 
