@@ -39,6 +39,7 @@ FILES = {
     "go/main.go": 'package main\n\nimport (\n\t"example.com/go/shop"\n\t"os"\n)\n\nfunc main() {\n\tshop.Open()\n\tos.Open("a")\n}\n',
     "native/list.c": "static int area(int x)\n{\n\treturn x;\n}\n\nint size(void)\n{\n\treturn area(2);\n}\n",
     "native/other.c": "int other(void)\n{\n\treturn area(1) + size();\n}\n",
+    "native/fold.c": "int\nfold(int x)\n{\n\treturn x ? fold(x - 1) : 0;\n}\n",
     "src/lib.rs": "pub mod store {\n    pub fn keep() {}\n}\n\nuse store::keep;\n\nfn run() {\n    keep();\n    std::mem::keep();\n}\n",
     "src/Shop.java": "class Shop {\n  int price() {\n    return 1;\n  }\n\n  int both() {\n    return price() + this.price();\n  }\n}\n",
 }
@@ -91,6 +92,7 @@ def related(project: Project, relation: str, name: str, *more: str) -> dict[tupl
         ("Open", {("go/main.go", "main"): [9], ("go/shop/shop.go", "Twice"): [8]}),
         ("area", {("native/list.c", "size"): [8]}),
         ("size", {("native/other.c", "other"): [3]}),
+        ("fold", {("native/fold.c", "fold"): [4]}),
         ("keep", {("src/lib.rs", "run"): [8]}),
         ("Shop.price", {("src/Shop.java", "Shop.both"): [7]}),
     ],
@@ -112,6 +114,7 @@ def test_callers_are_found_by_name_and_import(project, name, expected):
         ("main", {("go/shop/shop.go", "Open"): [9]}),
         ("other", {("native/list.c", "size"): [3]}),
         ("area", {}),
+        ("fold", {("native/fold.c", "fold"): [4]}),
     ],
 )
 def test_callees_are_definitions_that_the_code_calls(project, name, expected):

@@ -135,9 +135,19 @@ class CodeFile:
         )
         return symbol.rpartition(".")[2]
 
-    def declares_at(self, name: str, line: int) -> bool:
-        """Return whether a line declares a name, which may look like a call."""
-        return any(row[2] == line and row[0].rpartition(".")[2] == name for row in self.declared)
+    def declares_at(self, name: str, offset: int) -> bool:
+        """Return whether a name that looks like a call is that of a definition.
+
+        The line of a definition may begin above its name, for example with the type in C.
+        """
+        line, named = self.line_of(offset), re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+        for symbol, _, first, last in self.declared:
+            if symbol.rpartition(".")[2] != name or not first <= line <= last:
+                continue
+            start = named.search(self.code, self.line_starts[first - 1])
+            if line == first or (start and start.start() == offset):
+                return True
+        return False
 
     def declares_symbol(self, symbol: str) -> bool:
         return any(name == symbol or name.endswith(f".{symbol}") for name, *_ in self.declared)

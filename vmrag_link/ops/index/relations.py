@@ -157,7 +157,7 @@ def _find_callers(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
         calls = defaultdict[Declared, list[int]](list)
         for site in call_sites(file.code, file.language, names):
             line = file.line_of(site.start)
-            if not file.declares_at(site.name, line) and any(
+            if not file.declares_at(site.name, site.start) and any(
                 matcher.may_call(site, file, row) for row in by_name[site.name]
             ):
                 calls[file.innermost_around(line)].append(line)
@@ -208,6 +208,6 @@ def _calls_within(files: CodeFiles, definitions: Sequence[Definition]) -> dict[C
         names |= {alias: row.name for alias, row in file.imports.items() if alias in names and row.name}
         for site in call_sites(file.code, file.language, names):
             line = file.line_of(site.start)
-            if any(first <= line <= last for first, last in spans) and not file.declares_at(site.name, line):
+            if any(first <= line <= last for first, last in spans) and not file.declares_at(site.name, site.start):
                 sites[file].append(site)
     return sites
