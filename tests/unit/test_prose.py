@@ -36,8 +36,9 @@ def test_data_has_lower_factor(text):
         "网关会在三十秒后丢弃慢请求" * 12,
         "https://example.org/a/page Read this page about the gateway and its limits before you change them.",
         "0.30",
+        "Version 3.1.0\n-------------\n\nReleased 2024-11-13\n",
     ],
-    ids=["prose", "table", "code", "chinese", "link", "short"],
+    ids=["prose", "table", "code", "chinese", "link", "short", "title"],
 )
 def test_text_keeps_score(text):
     assert factor_of(text) == WHOLE

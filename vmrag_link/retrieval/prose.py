@@ -21,7 +21,7 @@ mean is above the second are minified.
 
 def factor_of(text: str) -> int:
     """Return the factor of a passage's score, in thousandths."""
-    parts = text.split()
+    parts = [part for part in text.split() if any(map(str.isalnum, part))]  # no rules below titles and in tables
     size = sum(map(len, parts))
     if size < FEWEST:
         return WHOLE
