@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,28 @@ def test_query_finds_section_of_changelog_among_pages(project):
     project.write("CHANGELOG.md", "# Changelog\n\n" + "\n".join(reversed(versions)))
     commit(project)
     assert "CHANGELOG.md" in first(project, "since which version is pagefind the default")
+
+
+def test_query_finds_version_in_changelog_with_its_changes(project):
+    letters = random.Random(3)
+    changes = "".join(
+        f"Version {major}.{minor}.{patch}\n-------------\n\nReleased 20{minor:02}-0{patch + 1}-13\n\n"
+        + "".join(
+            f"- {' '.join(''.join(letters.choices('aeioklmnrst', k=6)) for _ in range(6))} {major}.{patch}.{minor}\n"
+            for _ in range(40)
+        )
+        + "\n\n"
+        for major in (3, 2, 1)
+        for minor in range(6)
+        for patch in range(3)
+    )
+    project.write("CHANGELOG.md", changes)
+    commit(project)
+    for version in ("3.1.0", "2.1.2", "v1.0.2"):
+        hits = project.ask("query", f"what changed in {version}", "--collection", "docs")["results"][:2]
+        titles = [hit["header_path"].rpartition(" > ")[2] for hit in hits]
+        assert titles == [f"Version {version.lstrip('v')}"] * 2
+        assert hits[0]["chunk"] + 1 == hits[1]["chunk"]
 
 
 def test_query_finds_stored_note_among_pages(project):

@@ -94,6 +94,24 @@ def test_changelog_gains_only_for_question_about_change():
     assert promote("how do I set the dark mode", PAGES, records, {NOTE: 800})[-1] == NOTE
 
 
+@pytest.mark.parametrize(
+    ("question", "title", "named"),
+    [
+        ("what changed in 3.1.0", "Version 3.1.0", True),
+        ("what changed in 3.1", "## [v3.1.0] - 2024-11-13", True),
+        ("changes of v3.1.0", "3.1 (2024)", True),
+        ("what changed in 3.1.0", "Version 3.1.1", False),
+        ("what changed in 3.1.0", "Version 13.1.0", False),
+        ("what changed in 3.1", "Version 3.10", False),
+        ("what changed in 1.0", "1 June", False),
+        ("what changed in 3.1.0", "Version 3.2.0\n\nAfter 3.1.0 was released", False),
+        ("what changed last", "Version 3.1.0", False),
+    ],
+)
+def test_title_of_section_names_version_of_question(question, title, named):
+    assert RecordQuestion(question).names_version(f"\n{title}\n") == named
+
+
 def test_scores_above_best_page_differ_in_no_shown_digit():
     scores = {0: 10**18, NOTE: 9 * 10**17, OTHER: 95 * 10**16}
     new = RecordQuestion(PLAIN).promote_rows(

@@ -140,7 +140,8 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     that share none, ascending.
     """
     phrases: dict[bytes, list[list[bytes]]] = {}
-    for phrase in filter(None, find_terms(words(query))):
+    versions = [[term.encode() for term in phrase] for phrase in version_terms(query)]
+    for phrase in filter(None, [*find_terms(words(query)), *versions]):
         phrases.setdefault(phrase[0], []).append(phrase)
     located = [_locate_words(text) if phrases else [] for text in texts]
     # A stem begins as its word, and most words begin otherwise than those of the query.
@@ -216,6 +217,24 @@ def _add_span(spans: list[tuple[int, int]], start: int, end: int) -> None:
 def terms(query: str) -> list[list[str]]:
     """What the tokenizer makes of each word of a query."""
     return terms_of(words(query))
+
+
+_VERSION = re.compile(r"\b[vV]?(\d{1,9}(?:\.\d{1,9}){1,5})\b")
+_MOST_VERSIONS = 5
+
+
+def versions(query: str) -> list[str]:
+    """Return the first versions in a query, such as 3.1.0, without the letter v."""
+    return list(dict.fromkeys(_VERSION.findall(query)))[:_MOST_VERSIONS]
+
+
+def version_terms(query: str) -> list[list[str]]:
+    """Return the terms of each version in a query as a phrase, without and with the letter v.
+
+    The numbers of a version alone are in most sections of a changelog.
+    """
+    numbers = [version.split(".") for version in versions(query)]
+    return [[letter + first, *others] for first, *others in numbers for letter in ("", "v")]
 
 
 def terms_of(words: Iterable[str]) -> list[list[str]]:

@@ -161,7 +161,7 @@ class Ranker:
             if not held.collection.is_code
         }
         if of_text:
-            scores |= self._records.promote_records(asked.text, of_text)
+            scores |= self._records.promote_records(asked.text, of_text, asked.among)
         return Ranked(scores, fusion.UNIT, fusion.nearness_of_all(map(fusion.nearness_of, parts)))
 
     @functools.cached_property
@@ -216,7 +216,7 @@ class Ranker:
         words: dict[str, list[Sequence[Holding]]] = {name: [] for name in held}
         code = [name for name, each in held.items() if each.collection.is_code]
         documents = held.keys() - code
-        questions = [(documents, keywords.terms(asked.text) if documents else [])]
+        questions = [(documents, self._document_terms(asked.text, documents) if documents else [])]
         if code:
             questions.append((set(code), asked.of_code.terms(asked.text)))
         for names, terms in questions:
@@ -232,6 +232,13 @@ class Ranker:
             name: bm25.scores(held[name], lists, self._lengths, document_weight=weight, by=by)
             for name, lists in words.items()
         }
+
+    def _document_terms(self, text: str, collections: Iterable[str]) -> list[list[str]]:
+        """Return the terms of a question for documents. A version that they have is one phrase."""
+        terms = keywords.terms(text)
+        versions = [term for term in keywords.version_terms(text) if self._index.rows_with(term, collections)]
+        numbers = {(number,) for term in versions for number in term}
+        return [*(term for term in terms if tuple(term) not in numbers), *versions]
 
     def _declaring(self, asked: Asked, held: IndexedCollection, words: WordScores) -> Scores:
         """Scores by words of the pieces that declare a name that is asked for."""

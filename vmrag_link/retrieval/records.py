@@ -11,11 +11,13 @@ from __future__ import annotations
 import enum
 import heapq
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from vmrag_link.index import keywords
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.models import COMPOUNDING, KNOWLEDGE, Collection
+from vmrag_link.models import COMPOUNDING, KNOWLEDGE
+from vmrag_link.models import Collection as StoredCollection
 
 WHOLE = 1000
 
@@ -45,6 +47,9 @@ ALIKE, _RESERVED = 700, 2
 """The part of the best record's score from which on a second record has such a rank."""
 
 FIRST = 3
+
+_LONGEST_TITLE = 100
+_ITEMS = ("- ", "* ", "+ ", "• ")
 
 BEYOND = 10**7
 """Divisor of what a score exceeds the best one by: shown scores stay at 1, in the same order."""
@@ -77,7 +82,7 @@ _NO_FOLDER = ("", ".")
 _NAME = re.compile(r"(?:^|[-_])(?:notes|decisions|adrs?)$", re.IGNORECASE)
 
 
-def holds_records(collection: Collection) -> bool:
+def holds_records(collection: StoredCollection) -> bool:
     """Return whether all documents of a collection are records: notes, and what agents stored."""
     if collection.kind == "chroma":
         return collection.import_base in _NO_FOLDER or _NAME.search(collection.name) is not None
@@ -96,8 +101,13 @@ class RecordFinder:
         kinds = self._kinds_of(collection)
         return [*kinds] if among is None or not kinds else [row for row in among if row in kinds]
 
-    def promote_records(self, question: str, scores: Mapping[str, Mapping[int, int]]) -> dict[int, int]:
-        """Return new scores of the records among pages. All scores are by collection and row."""
+    def promote_records(
+        self, question: str, scores: Mapping[str, Mapping[int, int]], among: Mapping[str, Collection[int]] | None = None
+    ) -> dict[int, int]:
+        """Return new scores of the records among pages. All scores are by collection and row.
+
+        `among`: the rows that may be in the answer, None for all.
+        """
         records: dict[int, Kind] = {}
         for name, some in scores.items():
             if holds_records(self._index.collections[name].collection):
@@ -108,7 +118,29 @@ class RecordFinder:
         if not records:
             return {}
         joined = {row: score for some in scores.values() for row, score in some.items()}
-        return RecordQuestion(question).promote_rows(joined, records, self._place)
+        asked = RecordQuestion(question)
+        gained = asked.promote_rows(joined, records, self._place)
+        changes = [row for row, kind in records.items() if kind is Kind.CHANGES and asked.versions]
+        return gained | self._promote_version(asked, changes, joined | gained, among)
+
+    def _promote_version(
+        self,
+        asked: RecordQuestion,
+        changes: Iterable[int],
+        scores: Mapping[int, int],
+        among: Mapping[str, Collection[int]] | None,
+    ) -> dict[int, int]:
+        """Return the best score for the section of a changelog about a version of the question, and
+        the next score for the passage behind it, because a passage may have the title alone.
+        """
+        titled = [row for row in changes if asked.names_version(self._index.text_of(row))]
+        if not titled:
+            return {}
+        first, most = min(titled, key=lambda row: (-scores[row], self._place(row))), max(scores.values())
+        chunk = self._index.chunk(first)
+        allowed = among is None or first + 1 in among[self._index.collection_of(first)]
+        has_next = allowed and chunk.number + 1 < chunk.chunks and not _begins_version(self._index.text_of(first + 1))
+        return {first: most + 2} | ({first + 1: most + 1} if has_next else {})
 
     def _kinds_of(self, collection: str) -> Mapping[int, Kind]:
         """Return the kinds of rows; none for a collection whose documents are all records."""
@@ -134,7 +166,14 @@ class RecordQuestion:
 
     def __init__(self, text: str) -> None:
         lower = text.lower()
+        self.versions = [_version_pattern(number) for number in keywords.versions(text)]
+        """What the versions of the question are like in a heading."""
         self._favors = {kind: (ASKED if _ASKS[kind].search(lower) else USUAL)[kind] for kind in Kind}
+
+    def names_version(self, text: str) -> bool:
+        """Return whether a section begins with a line that names a version of the question."""
+        title = _first_line(text)
+        return len(title) <= _LONGEST_TITLE and any(version.search(title) for version in self.versions)
 
     def promote_rows(
         self, scores: Mapping[int, int], records: Mapping[int, Kind], place_of: Callable[[int], tuple[str, str, int]]
@@ -158,6 +197,24 @@ class RecordQuestion:
             others = (score for other, score in {**scores, **gained}.items() if other != row)
             gained[row] = max(gained[row], heapq.nlargest(rank, others)[-1] + 1)
         return gained
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _begins_version(text: str) -> bool:
+    """Return whether a passage begins with the title of a version, and not with an item of a list."""
+    title = _first_line(text)
+    return bool(keywords.versions(title)) and not title.startswith(_ITEMS)
+
+
+def _version_pattern(number: str) -> re.Pattern[str]:
+    """Return a pattern for a version that is written with any number of zeros: 3.1, 3.1.0."""
+    first, second, *others = number.split(".")
+    while others and not int(others[-1]):
+        others.pop()
+    return re.compile(rf"(?<![\w.])[vV]?{re.escape('.'.join([first, second, *others]))}(?:\.0)*(?!\.?\w)")
 
 
 def _limit(score: int, best: int) -> int:
