@@ -1,7 +1,7 @@
 """One commit for code and knowledge: a knowledge base and its vector index at the revision that the
 code pins.
 
-`vmrag_link.open` opens it in a program (`vmrag_link.api`).
+In a program, open the knowledge base with `vmrag_link.open` (see `vmrag_link.api`).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the API when a program asks for it: commands and hooks start without it."""
+    """Import the API on first use, so that commands and hooks start without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from vmrag_link import api

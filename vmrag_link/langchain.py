@@ -26,9 +26,9 @@ __all__ = ["VmragRetriever"]
 
 
 class VmragRetriever(BaseRetriever):
-    """Passages of the documents, code and notes of a git work tree.
+    """Retrieve passages of the documents, code and notes of a git work tree.
 
-    The metadata of each document has `path`, `lines`, `commit` and `symbol`. It raises errors of
+    The metadata of each document has `path`, `lines`, `commit` and `symbol`. Raises errors of
     `vmrag_link.errors`.
     """
 
@@ -37,7 +37,7 @@ class VmragRetriever(BaseRetriever):
     at: str | None = None
     """The git ref to read, for example the commit of a release; None for the work tree."""
     follow: bool = False
-    """True to look where the work tree is at each call."""
+    """Look where the work tree is at each call, instead of only once."""
     k: int | None = None
     """The number of documents (default: the setting `retrieval.k`)."""
     search_kwargs: Mapping[str, Any] = {}

@@ -34,16 +34,16 @@ from vmrag_link.api.results import FoundPassage
 __all__ = ["VmragRetriever"]
 
 _SHOWN = ("source", "symbol", "heading")
-"""Metadata that a language model reads."""
+"""Keys of the metadata that a language model reads."""
 
 
 class VmragRetriever(BaseRetriever):
-    """Passages of the documents, code and notes of a git work tree.
+    """Retrieve passages of the documents, code and notes of a git work tree.
 
-    `repository`: a folder in the work tree. `at` and `follow` are as for `vmrag.open`, and `k` is
-    the number of nodes (default: the setting `retrieval.k`). `search_kwargs`: more arguments of
-    `KnowledgeBase.search`, for example `{"path": "docs/"}`. The metadata of each
-    node has `path`, `lines`, `commit` and `symbol`.
+    `repository`: a folder in the work tree. `at` and `follow`: as in `vmrag.open`. `k`: the number
+    of nodes (default: the setting `retrieval.k`). `search_kwargs`: more arguments of
+    `KnowledgeBase.search`, for example `{"path": "docs/"}`. The metadata of each node has `path`,
+    `lines`, `commit` and `symbol`.
 
     Raises errors of `vmrag_link.errors`.
     """

@@ -1,4 +1,4 @@
-"""The Python API of a knowledge base, stable by SemVer: what is public is listed here.
+"""The Python API of a knowledge base. The names in `__all__` are public and follow SemVer.
 
 ```python
 import vmrag_link as vmrag
@@ -8,8 +8,8 @@ with vmrag.open(".") as kb:
         print(passage.place, passage.text)
 ```
 
-`docs/python.md` describes each method with its results and errors. An error is a class of
-`vmrag_link.errors`, whose `hint` names the command that helps. A coroutine calls a method with
+`docs/python.md` describes each method with its results and errors. All errors are classes of
+`vmrag_link.errors`, and `hint` names the command that helps. In a coroutine, call a method with
 `asyncio.to_thread`.
 """
 

@@ -1,4 +1,4 @@
-"""A knowledge base that is open in a program: `vmrag.open`."""
+"""The class that `vmrag.open` returns."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ Mode = Literal["hybrid", "vector", "keyword"]
 def open_knowledge_base(
     path: str | os.PathLike[str] = ".", *, at: str | None = None, follow: bool = False, write: bool = False
 ) -> KnowledgeBase:
-    """Open the knowledge base of the git work tree around a folder, to read it.
+    """Open the knowledge base of the git work tree around a folder.
 
-    `at`: the git ref that every method reads if it is given no other, for example a release; None
-    for the work tree. `follow`: look where the work tree is at each call, as a command does. By
-    default only `refresh` does. `write`: allow `add`, `remove` and `commit`.
+    `at`: the git ref that every method reads by default, for example a release; None for the work
+    tree. `follow`: look where the work tree is at each call, as a command does. By default only
+    `refresh` looks. `write`: allow `add`, `remove` and `commit`.
 
     Raises `GitRepositoryMissing` outside of a git work tree.
     """
@@ -66,14 +66,14 @@ def _in_turn(method: Method) -> Method:
 
 
 class KnowledgeBase:
-    """The documents, code and notes of one git work tree, as one moment has them.
+    """The documents, code and notes of one git work tree, at one position.
 
-    Make one with `vmrag.open`. It is a context manager, and several threads may use it. In a
-    repository without a knowledge base, the files of its sources answer.
+    Create it with `vmrag.open`. It is a context manager, and several threads can use it. In a
+    repository without a knowledge base, it reads the files of the sources.
 
-    Its position is read once, when it is opened. After a checkout it still answers from the commit
-    where it was opened, until `refresh`. `search` reads files as they are at the first search;
-    the other methods read the work tree as it is while that is at the same commit.
+    `vmrag.open` reads the position. After a checkout, the object still answers from the commit
+    where it was opened, until `refresh`. `search` reads files as they are at the first search. The
+    other methods read the work tree as it is now, while the work tree is at the same commit.
 
     All methods raise errors of `vmrag_link.errors`, whose `hint` names the command that helps.
     """
@@ -117,7 +117,7 @@ class KnowledgeBase:
     @property
     @_in_turn
     def position(self) -> AnswerPosition:
-        """Return the place that `search` answers from. It opens the index."""
+        """Open the index, and return the commit and revision that `search` answers from."""
         return self._here().position(self._ref(None))
 
     # -- read --------------------------------------------------------------------------------------
@@ -139,13 +139,13 @@ class KnowledgeBase:
         at: str | None = None,
         max_tokens: int | None = None,
     ) -> SearchResults:
-        """Search by meaning and words, as `vmrag query` does.
+        """Search by meaning and words, like `vmrag query`.
 
         `k`: the number of chunks (default: the setting `retrieval.k`). `mode`: hybrid, vector or
-        keyword (default: the setting). `collection`, `path`, `lang`, `symbol`, `kind`: only these;
-        several values of one are alternatives. `where`, `where_document`: filters as Chroma has
-        them. `at`: a git ref, ranked as its settings say. `max_tokens`: the best passages that fit,
-        those of one document joined; about.
+        keyword (default: the setting). `collection`, `path`, `lang`, `symbol`, `kind`: filters,
+        each with one value or several alternatives. `where`, `where_document`: Chroma's filters.
+        `at`: a git ref; its own settings apply. `max_tokens`: return the best passages within about
+        this many tokens, and join the passages of one document.
 
         Raises `UsageInvalid` for an empty query or an unknown mode, language or kind,
         `CollectionMissing`, `FilterInvalid`, `GitReferenceMissing`, and `NotInitialized` or
@@ -180,11 +180,12 @@ class KnowledgeBase:
         limit: int | None = 1000,
         at: str | None = None,
     ) -> LineMatches:
-        """Find the lines of tracked text files and stored documents that a pattern matches.
+        """Find the lines of tracked text files and stored documents that match a pattern.
 
-        `pattern`: a regular expression without back-references, which takes linear time; with
-        `fixed` the text itself. `path`: part of a path, or a glob. `context`: lines above and
-        below. `limit`: further lines are only counted; None for all.
+        `pattern`: a regular expression without back-references (it takes linear time), or a plain
+        text with `fixed`. `path`: part of a path, or a glob. `context`: number of lines to include
+        above and below. `limit`: maximum number of lines to return; the rest are only counted. None
+        returns all.
 
         Raises `UsageInvalid` for an invalid pattern, `CollectionMissing`, `GitReferenceMissing`.
         """
@@ -211,11 +212,11 @@ class KnowledgeBase:
     def diff(
         self, old: str | None = None, new: str | None = None, *, only: Names = (), code: bool = False
     ) -> DiffResults:
-        """Return what differs between two git refs, revisions or KB branches.
+        """Return the documents that differ between two git refs, revisions or KB branches.
 
-        Without `new`, `old` is compared with the work tree; without both, HEAD is. `only`:
-        documents, folders, collections or patterns. `code`: list files of code, which are counted
-        otherwise. Raises `GitReferenceMissing`, `DocumentMissing`.
+        Without `new`, compare `old` with the work tree. Without both, compare HEAD with the work
+        tree. `only`: documents, folders, collections or patterns. `code`: list files of code; by
+        default they are only counted. Raises `GitReferenceMissing`, `DocumentMissing`.
         """
         return self._here().diff(old, new, _names(only), code=code)
 
@@ -230,9 +231,9 @@ class KnowledgeBase:
 
     @_in_turn
     def fingerprint(self, *, at: str | None = None) -> str:
-        """Return a hash: where it is equal, equal queries get equal answers.
+        """Return a hash. If two hashes are equal, equal queries get equal answers.
 
-        Raises `SourcesIncomplete` if files of sources are missing here.
+        Raises `SourcesIncomplete` if this clone lacks files of sources.
         """
         return self._here().fingerprint(self._ref(at, held=False))
 
@@ -250,11 +251,12 @@ class KnowledgeBase:
         existing: Literal["refuse", "replace", "append"] | None = None,
         commit: bool = False,
     ) -> WrittenDocument:
-        """Write down a text: a note, or a document in a `collection` of the knowledge base.
+        """Write a note, or store a document in a `collection` of the knowledge base.
 
-        A note is a Markdown file that git tracks. It gets an id made of its title or first line;
-        `existing` says what happens if it exists (default: refuse), and `commit` makes a git commit
-        that holds it alone. A stored document needs an `id`, and replaces the one of that id.
+        A note is a Markdown file that git tracks. Its default id is made from its title or first
+        line. `existing` decides if the id is taken (default: refuse). `commit` creates a git commit
+        with only this note. A stored document needs an `id`, and replaces an existing document with
+        this id.
 
         Raises `UsageInvalid` without `write=True`, `NoteExists`, `NameInvalid`, `ContentRefused`,
         `NotInitialized`.
@@ -266,9 +268,10 @@ class KnowledgeBase:
 
     @_in_turn
     def remove(self, *names: str, collection: str | None = None) -> RemovedDocuments:
-        """Remove documents, folders, collections or what a pattern names, as `vmrag rm --yes` does.
+        """Remove documents, folders, collections or the matches of a pattern, like `vmrag rm
+        --yes`.
 
-        `collection`: the one that they are in; names are ids then. Files of code and
+        `collection`: the collection of the documents; the names are ids then. Files of code and
         documentation are not removed. Raises `UsageInvalid` without `write=True`,
         `DocumentMissing`, `CollectionMissing`.
         """
@@ -278,8 +281,8 @@ class KnowledgeBase:
     def commit(self, message: str, *, git: bool = False, author: str | None = None) -> CommittedRevision:
         """Commit the stored documents, pin the revision, and stage the pin.
 
-        `git`: also make a git commit of what is staged. Raises `UsageInvalid` without `write=True`,
-        `NoChanges`, `MessageMissing`, `GitFailed`.
+        `git`: also create a git commit of all staged files. Raises `UsageInvalid` without
+        `write=True`, `NoChanges`, `MessageMissing`, `GitFailed`.
         """
         return self._written(lambda session: session.commit(message, git=git, author=author))
 
@@ -289,7 +292,7 @@ class KnowledgeBase:
         return plumbing.head(self._places), plumbing.pin_bytes(self._places)
 
     def _here(self) -> ApiSession:
-        """Return what the calls of this position share."""
+        """Return the session that all calls at this position share."""
         if self._follow and (self._session is None or self._has_moved()):
             self.refresh()
         if self._session is None:
@@ -302,14 +305,16 @@ class KnowledgeBase:
         return self._read_position() != (self._head, self._pin)
 
     def _ref(self, at: str | None, *, held: bool = True) -> str | None:
-        """Return the ref to read; None for the work tree. `held`: an open index can answer."""
+        """Return the ref to read; None for the work tree. `held`: the open index can answer
+        instead.
+        """
         ref = at if at is not None else self._at
         if ref is not None or not self._has_moved():
             return ref
         return None if held and self._session and self._session.holds_work_tree else self._head.commit
 
     def _written(self, write: Callable[[ApiSession], T]) -> T:
-        """Write, and read the position again, so that later searches find it."""
+        """Write, and read the position again, so that later searches find the new text."""
         if not self._write:
             raise UsageInvalid("the knowledge base is open for reading.", hint='vmrag.open(".", write=True)')
         self.refresh()

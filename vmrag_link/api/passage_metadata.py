@@ -1,4 +1,4 @@
-"""Passages as retrieval frameworks have them: a text, an id and flat metadata."""
+"""Convert passages for retrieval frameworks: a text, an id and flat metadata."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from vmrag_link.api.results import FoundPassage
 
 
 def passage_id(passage: FoundPassage) -> str:
-    """Return an id that is equal on every machine that has the same version."""
+    """Return an id of the passage. It is the same on every machine with the same version."""
     version = passage.commit or passage.revision
     return f"{version}:{passage.place}" if version else passage.place
 
 
 def list_metadata(passage: FoundPassage) -> dict[str, Any]:
-    """Return the metadata of the document, with the place and the version of the passage.
+    """Return the metadata of the document, and the place and version of the passage.
 
-    `lines` is a list of the first and the last line, or None. A key of the document that has the
-    same name is replaced.
+    `lines` is a list of the first and the last line, or None. If the document has a key of the same
+    name, the value of the passage wins.
     """
     return {
         **passage.metadata,

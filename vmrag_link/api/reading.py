@@ -1,4 +1,4 @@
-"""Reports of operations that read documents, as results of the API."""
+"""Read documents for the API: call an operation, and convert its report to results."""
 
 from __future__ import annotations
 

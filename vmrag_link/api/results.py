@@ -1,5 +1,5 @@
-"""The results of the API. All are frozen; `to_dict` returns what JSON can hold, and `str` what a
-person or a language model reads.
+"""The results of the API. All are frozen. `to_dict` returns JSON values, and `str` returns text for
+people and language models.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class Result(Record, frozen=True):
     """The base of all results."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON has them; a tuple becomes a list."""
+        """Return the fields as JSON values, with lists instead of tuples."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return fields
 
 
 class AnswerPosition(Result, frozen=True):
-    """The place that an answer comes from."""
+    """The commit and revision that an answer comes from."""
 
     commit: str = ""
     """The git commit; empty before the first one."""
@@ -36,7 +36,7 @@ class AnswerPosition(Result, frozen=True):
     dirty: bool = False
     """True if uncommitted documents of the knowledge base are included."""
     in_sync: bool = True
-    """False if another revision than the pinned one answers."""
+    """False if the answer comes from a revision other than the pinned one."""
 
     def __str__(self) -> str:
         names = [("commit", self.commit), ("revision", self.revision)]
@@ -57,15 +57,15 @@ class FoundPassage(Result, frozen=True, kw_only=True):
     collection: str
     doc_id: str
     path: str | None = None
-    """The file below the top of the repository; None if the document came from no such file."""
+    """The path of the file in the repository; None if the document has no file."""
     lines: tuple[int, int] | None = None
-    """The first and the last line, from 1, in the file or in the document's text."""
+    """The first and the last line in the file or in the document, from 1."""
     symbol: str = ""
     """The class or function of code, with its parents."""
     heading: str = ""
-    """The headings above, with ` > ` between them."""
+    """The headings above the passage, separated by ` > `."""
     signature: str = ""
-    """The first line of a long symbol that begins above the passage."""
+    """The first line of a long symbol, if the passage does not include it."""
     commit: str = ""
     """The git commit of a file; empty for a stored document."""
     revision: str = ""
@@ -73,11 +73,11 @@ class FoundPassage(Result, frozen=True, kw_only=True):
     uncommitted: str = ""
     """`added` or `modified` if the file differs from the commit."""
     outdated: str = ""
-    """The places cited by a note that changed after it; empty for other documents."""
+    """The cited places that changed after this note was written; empty for other documents."""
     cut: str = ""
     """`to fit` or `within a line` if the passage does not end at a line."""
     tokens: int = 0
-    """An estimate, with the head line."""
+    """The estimated number of tokens, including the head line."""
     metadata: Mapping[str, Any]
     """The metadata of the document."""
 
@@ -100,17 +100,17 @@ class FoundPassage(Result, frozen=True, kw_only=True):
 
 
 class SearchResults(Result, frozen=True, kw_only=True):
-    """The passages of a search, the best first. `str` of it is text for a language model."""
+    """The passages of a search, the best first. `str` returns text for a language model."""
 
     query: str
     passages: tuple[FoundPassage, ...]
     position: AnswerPosition
     notes: tuple[str, ...] = ()
-    """Sentences about an answer that is not from the pinned revision, or lacks files."""
+    """Warnings, for example that the answer is not from the pinned revision or lacks files."""
     weak: bool = False
     """True if no passage is likely to help."""
     left_out: int = 0
-    """The number of chunks that did not fit `max_tokens`."""
+    """The number of chunks that exceeded `max_tokens`."""
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -126,10 +126,10 @@ class SearchResults(Result, frozen=True, kw_only=True):
 
 
 class DocumentText(Result, frozen=True, kw_only=True):
-    """A whole document. `str` of it is its text."""
+    """A whole document. `str` returns its text."""
 
     collection: str
-    """Empty for a file that no source names."""
+    """The collection; empty for a file that is in no source."""
     doc_id: str
     title: str
     text: str
@@ -152,7 +152,7 @@ class DocumentEntry(Result, frozen=True, kw_only=True):
     content_hash: str
     metadata: Mapping[str, Any]
     chunks: int | None = None
-    """None if the index does not have this state of the document."""
+    """The number of chunks; None if the index does not have this version of the document."""
     uncommitted: Literal["added", "modified", "removed"] | None = None
 
     def __str__(self) -> str:
@@ -164,7 +164,7 @@ class MatchingLine(Result, frozen=True, kw_only=True):
 
     name: str
     line: int
-    """Its number, from 1."""
+    """The number of the line, from 1."""
     text: str
     matched: bool = True
     """False for a line of context."""
@@ -179,7 +179,7 @@ class LineMatches(Result, frozen=True, kw_only=True):
 
     lines: tuple[MatchingLine, ...]
     count: int
-    """The number of lines that match, with those above `limit`."""
+    """The number of matching lines, including those beyond `limit`."""
     position: AnswerPosition
     notes: tuple[str, ...] = ()
 
@@ -204,10 +204,10 @@ class ChangedDocument(Result, frozen=True, kw_only=True):
     old_name: str = ""
     """The name before, if the document was renamed."""
     inserted: int = 0
-    """The number of words."""
+    """The number of inserted words."""
     deleted: int = 0
     text: str = ""
-    """The changed parts, word by word: `[-removed-]{+added+}`; of a modified document."""
+    """For a modified document, the changed parts word by word: `[-removed-]{+added+}`."""
 
     def __str__(self) -> str:
         shown = f"{self.old_name} -> {self.name}" if self.old_name else self.name
@@ -215,7 +215,7 @@ class ChangedDocument(Result, frozen=True, kw_only=True):
 
 
 class FileCount(Result, frozen=True, kw_only=True):
-    """The numbers of changed files of a collection of code, which are not listed."""
+    """The numbers of changed files in a collection of code."""
 
     collection: str
     added: int = 0
@@ -224,17 +224,17 @@ class FileCount(Result, frozen=True, kw_only=True):
 
 
 class DiffResults(Result, frozen=True, kw_only=True):
-    """The documents that differ between two places."""
+    """The documents that differ between two git refs, revisions or KB branches."""
 
     old: str
-    """The revision of the knowledge base; empty for none, `WORKING` for uncommitted documents."""
+    """The revision of the knowledge base. Empty: none. `WORKING`: uncommitted documents."""
     new: str
     old_commit: str
-    """The git commit; empty if no files are compared, `WORKING` for the work tree."""
+    """The git commit. Empty: no files are compared. `WORKING`: the work tree."""
     new_commit: str
     changes: tuple[ChangedDocument, ...]
     files: tuple[FileCount, ...] = ()
-    """Files of code; empty with `code=True`."""
+    """The changed files of code; empty with `code=True`, which lists them in `changes`."""
 
     def __len__(self) -> int:
         return len(self.changes)
@@ -255,7 +255,7 @@ class DocumentVersion(Result, frozen=True, kw_only=True):
     """The name of the document at that version."""
     author: str
     date: str
-    """In ISO 8601."""
+    """The date in ISO 8601."""
     message: str
     commits: tuple[str, ...] = ()
     """The git commits that pin the revision, newest first; the commit itself for a file."""
@@ -271,12 +271,12 @@ class WrittenDocument(Result, frozen=True, kw_only=True):
     collection: str
     doc_id: str
     path: str = ""
-    """The file of a note; empty for a stored document, and if the note had this text before."""
+    """The file of a note. Empty for a stored document, and if the note already had this text."""
     kind: Literal["added", "modified", "unchanged"]
     commit: str = ""
-    """The git commit that holds the note; empty if none was made."""
+    """The git commit of the note; empty if none was created."""
     pending: str = ""
-    """The reason if the index does not have it yet."""
+    """The reason why the index does not have the document yet; else empty."""
 
     @property
     def name(self) -> str:
@@ -299,7 +299,7 @@ class RemovedDocuments(Result, frozen=True, kw_only=True):
 
 
 class CommittedRevision(Result, frozen=True, kw_only=True):
-    """A revision of the knowledge base, with its pin."""
+    """A new revision of the knowledge base, and its pin."""
 
     revision: str
     parent: str
@@ -310,9 +310,9 @@ class CommittedRevision(Result, frozen=True, kw_only=True):
     pinned: bool
     """False if the setting `auto_pin` is off."""
     commit: str = ""
-    """The git commit that holds the pin; empty if none was made."""
+    """The git commit of the pin; empty if none was created."""
     pending: str = ""
-    """The reason if the index does not follow yet."""
+    """The reason why the index is not at the revision yet; else empty."""
 
     def __str__(self) -> str:
         return f"{self.revision[:_SHORT]}: {self.added} added, {self.modified} modified, {self.removed} removed"

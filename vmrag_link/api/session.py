@@ -1,6 +1,6 @@
-"""The state that calls of one position share: the workspace, and the indexes that stay open.
+"""The state that all calls at one position share: the workspace and the open indexes.
 
-It runs the operations that the commands and the tools run, and makes results of their reports.
+It runs the operations of commands and tools, and converts their reports to results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vmrag_link.retrieval.narrowing import Narrowing
 
 _MOST_REFS = 4
-"""Indexes of other places that stay open."""
+"""Maximum number of open indexes of other git refs."""
 
 _FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -67,7 +67,10 @@ class PlacedIndex(NamedTuple):
 
 
 class ApiSession:
-    """Belongs to one thread at a time. `keep`: True to leave indexes open between two calls."""
+    """Run the operations for one thread at a time.
+
+    `keep`: leave indexes open between two calls.
+    """
 
     def __init__(self, places: Places, *, keep: bool) -> None:
         self._ws = Workspace(places, QUIET)
@@ -197,7 +200,10 @@ class ApiSession:
 
 
 def _narrow(question: SearchArguments) -> tuple[str, Narrowing | None]:
-    """Return the words, and what they are narrowed to. No prefix in the text narrows it."""
+    """Return the words of the query, and its filters.
+
+    Prefixes in the text, such as `path:`, are words.
+    """
     if not any(question.narrowed.values()):
         return question.text, None
     from vmrag_link.retrieval.narrowing import narrowing

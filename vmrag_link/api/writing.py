@@ -79,7 +79,7 @@ def _store(ws: Workspace, new: NewText, collection: str) -> WrittenDocument:
 
 
 def _metadata(given: Mapping[str, Any]) -> str:
-    """Return canonical JSON. Raises `JsonInvalid` for what a document cannot have."""
+    """Return canonical JSON. Raises `JsonInvalid` for values that a document cannot have."""
     import json
 
     try:
