@@ -1,4 +1,4 @@
-"""Where a program calls a name, and which names it imports: by patterns, without a parser.
+"""Find calls and imports in source code by patterns, without a parser.
 
 Calls in comments and plain strings are left out. Every pattern takes linear time.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 LONGEST_RECEIVER = 200
-"""Characters before a call that are read."""
+"""Number of characters before and after a name that are read."""
 
 _FAMILIES = (
     "javascript typescript tsx vue svelte",
@@ -19,7 +19,9 @@ _FAMILIES = (
     "java kotlin scala groovy",
 )
 FAMILY_OF = {language: family.split()[0] for family in _FAMILIES for language in family.split()}
-"""Languages whose texts call each other. Any other language is a family of its own."""
+"""Family of each language. Languages of one family can call each other. Any other language is a
+family of its own.
+"""
 
 _HASH = r"#[^\n]*"
 _SLASHES = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)"
@@ -41,14 +43,17 @@ _STRINGS = {
     "#": rf"(?P<kept>{_DOUBLE}|{_SINGLE})|{_HASH}",
     "": rf"{_SLASHES}|{_DOUBLE}|{_CHARACTER}",
 }
-"""Comments and strings of a family. `kept`: strings with expressions in them."""
+"""Pattern of comments and strings, by family. The group `kept` matches strings that contain
+expressions.
+"""
 
 _WITH_HASHES = frozenset("elixir perl r julia nim crystal make cmake just starlark tcl awk gdscript".split())
 
 
 def without_comments(text: str, language: str) -> str:
-    """Return a text with blanks for its comments and strings, so that all places stay. Texts with
-    expressions in them, such as f-strings, are kept.
+    """Return a text of the same length, with blanks in place of comments and strings.
+
+    Strings with expressions in them, such as f-strings, are kept.
     """
     return _ignored_in(family_of(language)).sub(_blank_match, text)
 
@@ -67,8 +72,10 @@ def _ignored_in(family: str) -> re.Pattern[str]:
 
 
 class CallSite(NamedTuple):
-    """`receivers`: what is before the name, such as `self`, `store` in `self.store.load()`; `""` is
-    an expression. Empty for a plain call. `start`: the first character of the name.
+    """A call in a text.
+
+    `receivers`: the names before it, such as `self`, `store` in `self.store.load()`. `""` is an
+    expression. A plain call has no receivers. `start`: the offset of the name.
     """
 
     name: str
@@ -87,8 +94,10 @@ _WITHOUT_PARENTHESES = r"|[!?]?(?![\w!?(:=])(?!\s*(?:=(?![=~])|[,|]))"
 
 
 def call_sites(code: str, language: str, names: Mapping[str, str]) -> Iterator[CallSite]:
-    """Return the calls of some names in a text without comments, in its order, and decorators with
-    these names. `names`: what they are called in this text, with the name that each means.
+    """Yield the calls of these names, and decorators with them, in the order of the text.
+
+    `code`: a text without comments. `names`: each name as this text calls it (perhaps an alias),
+    with the name that it means.
     """
     family = family_of(language)
     choice = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
@@ -100,7 +109,7 @@ def call_sites(code: str, language: str, names: Mapping[str, str]) -> Iterator[C
 
 
 def all_calls(code: str, language: str) -> dict[str, str]:
-    """Return the names that may be called in a text, each with itself."""
+    """Return the names that a text may call, as the argument `names` of `call_sites`."""
     after = _after_name(family_of(language))
     names = re.finditer(r"(?<![\w$])[^\W\d][\w$]*", code)
     return {
@@ -114,7 +123,9 @@ def _is_call(before: str, after: str, family: str) -> bool:
     if _DECORATOR.search(before):
         return True
     if family == "javascript" and before.endswith("<"):
-        return bool(re.match(r"[\s/>.]", after)) and not re.search(r"[\w$]<\Z", before)  # an element, no type
+        return bool(re.match(r"[\s/>.]", after)) and not re.search(
+            r"[\w$]<\Z", before
+        )  # an element, not a type argument
     if family == "ruby" and before.endswith(":") and not before.endswith("::"):
         return False  # a symbol
     if family == "bash":
@@ -129,7 +140,7 @@ def _after_name(family: str) -> re.Pattern[str]:
 
 
 def receivers_before(before: str) -> tuple[str, ...]:
-    """Return the names before a call, which ends the text, from the first one."""
+    """Return the names before a call, from the first one. `before`: the text up to the call."""
     receivers: list[str] = []
     while match := _RECEIVER.search(before):
         receivers.append((match[1] or "").lstrip("$") or match[1] or "")
@@ -140,7 +151,11 @@ def receivers_before(before: str) -> tuple[str, ...]:
 
 
 class Imported(NamedTuple):
-    """`module` as it is written; `name`: what of it, empty for the module itself, `*` for all."""
+    """An imported name.
+
+    `module`: the module as the text writes it. `name`: the name in it; empty for the module itself,
+    `*` for all names.
+    """
 
     module: str
     name: str
@@ -165,7 +180,10 @@ _AS = re.compile(r"([\w$*.]+)\s*(?:(?:\bas\b|:)\s*([\w$]+))?")
 
 
 def imports_of(text: str, language: str) -> dict[str, Imported]:
-    """Return what the names of a text mean that it imports. Several `*` have names of their own."""
+    """Return what a text imports, by the name that it uses.
+
+    Imports of `*` have keys such as `*0`.
+    """
     named: dict[str, Imported] = {}
     _IMPORTS.get(family_of(language), _add_dotted)(named, text)
     return named

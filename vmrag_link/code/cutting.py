@@ -137,9 +137,9 @@ def _declaring_c() -> re.Pattern[str]:
 
 
 def with_lines_that_declare(pieces: Sequence[CodePiece], text: str, language: str = "") -> list[CodePiece]:
-    """The same pieces; those that are of no symbol, with what their lines declare.
+    """Return the pieces, and add to pieces without a symbol what their lines declare.
 
-    The grammar of SQL loses statements with brackets, so that lines add to what it finds.
+    The grammar of SQL skips statements with brackets, so for SQL the lines add to every piece.
     """
     complete, line = [], 1
     for piece in pieces:
@@ -154,7 +154,7 @@ def with_lines_that_declare(pieces: Sequence[CodePiece], text: str, language: st
 
 
 def _find_declarations(text: str, line: int, language: str) -> list[SymbolDeclaration]:
-    """Return what the lines of a text declare. `line`: the number of its first one."""
+    """Return the declarations in the lines of a text. `line`: the number of its first line."""
     named: list[tuple[int, str, str]] = []
     if language == "sql":
         for match in _declaring_sql().finditer(text):

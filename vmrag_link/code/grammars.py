@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 
 class Grammar(NamedTuple):
-    """Types of nodes.
+    """The node types of a grammar, by their role.
 
-    `symbols`: with the kind of each. `scopes` name what is in them, and are no symbols themselves.
-    `wrappers` stand around one symbol, and are part of it. `assigned`: symbols if they give a name
-    to a function; the fields of the name and of the function. `leading`: what belongs to the symbol
-    that follows directly. `bodied` are symbols only with a body. `introduced`: what one of these
-    words stands in, if it is a symbol within a function; empty: they have no such words.
-    `values` give names to constants, variables and members, with the rule of each in
-    `code.values`. `blocks`: values within them are local. `inline`: a symbol may be within one
-    that has a single line.
+    `symbols`: types of symbols, with the kind of each. `scopes` give a prefix to the names in them,
+    but are not symbols. `wrappers` enclose one symbol, and are part of it. `assigned`: types that
+    are symbols if they give a name to a function, with the fields of the name and of the function.
+    `leading`: types that belong to the symbol directly below. `bodied`: types that are symbols only
+    with a body. `introduced`: words that introduce a symbol within a function; empty if the
+    language has no such words. `values`: types that give names to constants, variables and members,
+    with the rule of each in `code.values`. `blocks`: types in which values are local. `inline`:
+    types that may contain a symbol in a single line.
     """
 
     symbols: Mapping[str, str]

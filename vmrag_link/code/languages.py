@@ -159,7 +159,7 @@ _NAMES = {
 
 _BY_ENDING = {each: language for language, endings in _ENDINGS.items() for each in endings.split()}
 NAMES = {each: language for language, names in _NAMES.items() for each in names.split()}
-"""Languages by the whole names of files."""
+"""Languages by the full name of a file."""
 
 LANGUAGES = tuple(sorted({*_ENDINGS, *_NAMES}))
 """All that `language_of` knows."""
@@ -175,7 +175,7 @@ def language_of(path: str) -> str:
 
 
 def needs_grammar(pathspec: str) -> bool:
-    """Return whether a path of a source may name files that only a grammar can cut.
+    """Return whether a path of a source may match files that only a grammar can cut.
 
     A path without a wildcard may be a folder.
     """
@@ -215,7 +215,7 @@ def problem() -> str:
 
 
 def problem_of(paths: Iterable[str]) -> str:
-    """Return the problem of a source with these paths: files that lines cut need no grammar."""
+    """Return the problem with a source of these paths. Files cut by lines need no grammar."""
     return problem() if any(map(needs_grammar, paths)) else ""
 
 
@@ -259,7 +259,7 @@ MOST_DECLARED = 200
 
 
 VALUE_KINDS = frozenset(("constant", "variable"))
-"""Kinds of names that belong to the symbol around them."""
+"""Kinds of declared names that get no piece of their own."""
 
 BY_LINES = "lines"
 """The kind of the first piece of a text that was too hard or too large to parse."""

@@ -145,9 +145,10 @@ _CONSTRUCTORS = frozenset("__init__ constructor init initialize".split())
 
 
 class _Part:
-    """Rows that become one piece, or several if they are too long. `of` is the symbol that they
-    have; `within` the one that they stand in; equal for what lies between symbols. `opened`: the
-    symbol of the first piece, if that is another one.
+    """Rows that become one piece, or several if they are too long.
+
+    `of`: the symbol of the rows. `within`: the symbol around them; equal to `of` for rows between
+    symbols. `opened`: the symbol of the first piece, if it is another one.
     """
 
     __slots__ = ("end", "first", "is_head", "is_tiny", "of", "opened", "within")
@@ -243,7 +244,9 @@ class Layout:
 
     @staticmethod
     def _is_headless(last: _Part, part: _Part) -> bool:
-        """Whether a class has so small a head that its constructor says what it is."""
+        """Return True if a class has such a small head that its first piece includes the
+        constructor.
+        """
         name = part.of.symbol.rpartition(".")[2]
         is_constructor = name in _CONSTRUCTORS or name == last.of.symbol.rpartition(".")[2]
         return last.is_head and last.is_tiny and part.within is last.of and part.of is not last.of and is_constructor

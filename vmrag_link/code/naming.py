@@ -72,8 +72,10 @@ class DescribedSymbol(NamedTuple):
 
 
 def describe(node: Node, grammar: Grammar, data: bytes, *, with_calls: bool = False) -> DescribedSymbol | None:
-    """None: it declares nothing, or has no name. `with_calls`: a name that is given to the result
-    of a call is a symbol if the call takes a function or a template, as `memo` and `styled` do.
+    """Describe the symbol that a node declares; None if it declares none, or has no name.
+
+    `with_calls`: a name that is given to the result of a call is a symbol if the call takes a
+    function or a template, as `memo` and `styled` do.
     """
     chain = [node]
     while node.type in grammar.wrappers and len(chain) < _LEVELS:
@@ -149,7 +151,9 @@ def _name_of(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node 
 
 
 def _name_of_call(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
-    """As `_name_of`, for `const Card = memo(function …)` and ``const Button = styled.a`…` ``."""
+    """Return name, kind and value for `const Card = memo(function …)` and ``const Button =
+    styled.a`…` ``.
+    """
     if node.type not in grammar.assigned:
         return None
     left, right = map(node.child_by_field_name, grammar.assigned[node.type])
@@ -161,7 +165,7 @@ def _name_of_call(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, 
 
 
 def _kind_of_call(node: Node, data: bytes) -> str:
-    """A call that takes a function makes one, unless it goes over a list."""
+    """Return True if a call returns a function: it takes one, and does not go over a list."""
     called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
     if called is None or arguments is None:
         return ""
@@ -211,7 +215,9 @@ def _operator_name(node: Node, data: bytes) -> str:
 
 
 def _test_name(node: Node, data: bytes) -> str:
-    """C++: `TEST(Suite, Test)` is `Suite.Test`; empty: it is another function."""
+    """Return the name of a test of gtest: `Suite.Test` for `TEST(Suite, Test)`; empty for other
+    functions.
+    """
     declarator = node.child_by_field_name("declarator")
     name, given = (declarator and declarator.child_by_field_name(field) for field in ("declarator", "parameters"))
     if name is None or given is None or _text(name, data) not in _TEST_MACROS or given.named_child_count != 2:  # noqa: PLR2004
@@ -220,7 +226,7 @@ def _test_name(node: Node, data: bytes) -> str:
 
 
 def _sql_name(node: Node, data: bytes) -> str:
-    """The parts of a name without the quotes and brackets of each."""
+    """Return the parts of a name without quotes and brackets."""
     parts = [node] if node.type != "object_reference" else [part for part in node.named_children if not part.is_error]
     names = (_SPACE.sub(" ", _text(part, data).strip("\"'`[]")) for part in parts)
     return ".".join(filter(None, names))[:LONGEST_NAME]

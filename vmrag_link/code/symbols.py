@@ -37,8 +37,10 @@ _HOLDERS = CLASSES | {"module", "type"}
 
 
 class _Level:
-    """Where the walk is in the children of a node. `lead`, `lead_end`: rows of comments.
-    `is_local`: a value there is a variable of a function or block.
+    """The position of the walk in the children of a node.
+
+    `lead`, `lead_end`: rows of comments. `is_local`: values here are variables of a function or
+    block.
     """
 
     __slots__ = ("is_local", "lead", "lead_end", "owner", "prefix")
@@ -62,11 +64,11 @@ class SymbolWalk:
         self._named = frozenset((*grammar.symbols, *grammar.wrappers, *grammar.assigned))
         self._claimed: set[int] = set()
         self._values: set[str] = set()
-        """Names of values that are declared. A variable may be assigned again."""
+        """Names of values that are declared already, because a variable may be assigned again."""
 
         self.declared: list[SymbolRows] = []
-        """All symbols, those within ones that fit, too, and names of values, but no variables of
-        functions; no more than `MOST_SYMBOLS`.
+        """All symbols, also those inside symbols that fit, and names of values outside of
+        functions. At most `MOST_SYMBOLS`.
         """
         self._skips = tree.root_node.descendant_count <= MOST_NODES and LOCALS.isdisjoint(grammar.symbols)
         """Whether a long function may be skipped, in which `LOCALS` would be symbols."""
@@ -134,7 +136,9 @@ class SymbolWalk:
         return describe(node, self._grammar, self._data, with_calls=not level.is_local)
 
     def _declare_values(self, node: Node, level: _Level) -> None:
-        """Add the names that a node gives to values, those of fields only if they are constants."""
+        """Declare the names that a node gives to values. Fields of a class count only if they are
+        constants.
+        """
         rule = self._grammar.values[node.type]
         for name, kind, whole in named_values(node, rule, self._data):
             symbol = f"{level.prefix}{name}"[-_LONGEST_SYMBOL:]
@@ -172,7 +176,7 @@ class SymbolWalk:
         return _Level(owner, prefix, level.lead, level.lead_end, is_local=is_local)
 
     def _may_be_inline(self, node: Node, level: _Level) -> bool:
-        """Whether a symbol may be within a node of a single line, such as an object."""
+        """Return True if a node of a single line, such as an object, may contain a symbol."""
         if node.type not in self._grammar.inline or (level.owner.level and level.owner.kind not in _HOLDERS):
             return False
         text = self._data[node.start_byte : min(node.end_byte, node.start_byte + LONGEST_LINE + 1)]

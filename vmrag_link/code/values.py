@@ -1,5 +1,6 @@
-"""Names of constants and variables outside of functions, and of members of interfaces. They are
-declared in the piece that has them, and get no piece of their own.
+"""Find the names of constants and variables outside of functions, and of members of interfaces.
+
+The piece around a name declares it. A name gets no piece of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from vmrag_link.code.grammars import FUNCTION_VALUES
 CONSTANT, VARIABLE = "constant", "variable"
 
 _MOST_CHILDREN = 64
-"""Parts of a declaration that are read. A longer one is data."""
+"""Maximum number of parts of a declaration that is read. A longer declaration is data."""
 
 _LEVELS = 12
 _MOST_BYTES = 200
@@ -24,7 +25,7 @@ _EXPORTED = re.compile(rb"(?:module\.)?exports\.\w+\Z")
 
 
 class NamedValue(NamedTuple):
-    """`node`: what ends with the value."""
+    """A name and its kind. `node`: the node that ends with the value."""
 
     name: str
     kind: str
@@ -32,7 +33,7 @@ class NamedValue(NamedTuple):
 
 
 def named_values(node: Node, rule: str, data: bytes) -> Iterator[NamedValue]:
-    """Return the names that a node gives to values. `rule`: one of `Grammar.values`."""
+    """Yield the names that a node gives to values. `rule`: a value of `Grammar.values`."""
     for name, kind, whole in _RULES[rule](node, data):
         text = _text_of(name, data)
         if text and text != "_":
@@ -43,7 +44,9 @@ _NamedNodes = Iterator[tuple[Node, str, Node]]
 
 
 def _python_values(node: Node, data: bytes) -> _NamedNodes:
-    """In a class, `x = 1` is a field of its objects, and only `LIMIT = 1` is a constant."""
+    """Yield names of Python. In a class, `x = 1` is a field of its objects, and only `LIMIT = 1` is
+    a constant.
+    """
     assigned = _first_child(node)
     for _ in range(_LEVELS):
         if assigned is None or assigned.type != "assignment":
@@ -64,7 +67,7 @@ def _by_case(name: Node, data: bytes) -> str:
 
 
 def _script_values(node: Node, data: bytes) -> _NamedNodes:
-    """JavaScript. A function is a symbol, and what is imported is defined elsewhere."""
+    """Yield names of JavaScript, except functions (they are symbols) and imports."""
     for inner in _children_of(node, "lexical_declaration", "variable_declaration"):  # it is exported
         node = inner
     kind = CONSTANT if data[node.start_byte : node.start_byte + 5] == b"const" else VARIABLE
@@ -89,7 +92,7 @@ def _script_export(node: Node, data: bytes) -> _NamedNodes:
 
 
 def _script_field(node: Node, data: bytes) -> _NamedNodes:
-    """A static field of a class that has a value, but no function."""
+    """Yield a static field of a class, if its value is not a function."""
     name = node.child_by_field_name("name") or node.child_by_field_name("property")
     value = node.child_by_field_name("value")
     if name is None or value is None or value.type in FUNCTION_VALUES:
@@ -120,14 +123,16 @@ def _rust_values(node: Node, _data: bytes) -> _NamedNodes:
 
 
 def _c_macro(node: Node, _data: bytes) -> _NamedNodes:
-    """A name without a value guards a header."""
+    """Yield a macro with a value. A macro without a value guards a header."""
     name = node.child_by_field_name("name")
     if name and node.child_by_field_name("value"):
         yield name, "macro", node
 
 
 def _c_values(node: Node, data: bytes) -> _NamedNodes:
-    """What is only `extern` is defined elsewhere. A field of C++ is a constant or none."""
+    """Yield names of C and C++, except `extern` declarations. Fields of C++ count only if they are
+    static constants.
+    """
     words = {_text_of(part, data) for part in _children_of(node, "storage_class_specifier", "type_qualifier")}
     is_constant = not words.isdisjoint(("const", "constexpr", "constinit"))
     if node.type == "field_declaration" and not (is_constant and "static" in words):
@@ -151,7 +156,7 @@ def _declared_variable(node: Node) -> Node | None:
 
 
 def _static_fields(node: Node, data: bytes) -> _NamedNodes:
-    """Java, C#: static fields that are never assigned again."""
+    """Yield the static fields of Java and C# that are never assigned again."""
     words = {word for part in _children_of(node, "modifiers", "modifier") for word in _text_of(part, data).split()}
     is_constant = node.type == "constant_declaration" or "const" in words
     if not is_constant and not ("static" in words and words & {"final", "readonly"}):
@@ -205,7 +210,9 @@ _RULES: Mapping[str, Callable[[Node, bytes], _NamedNodes]] = {
 
 
 def _children_of(node: Node, *types: str) -> list[Node]:
-    """Return the children of these types, if a node has no more than people write."""
+    """Return the children of these types; none if a node has too many children to be written by
+    hand.
+    """
     if node.named_child_count > _MOST_CHILDREN:
         return []
     return [child for child in node.named_children if child.type in types]
