@@ -71,7 +71,7 @@ FORMATS = (
 )
 
 _NO_MANUAL = re.compile(r"(?:\d|\.(?:log|so|out|bak|old))\Z")
-"""Ends a name whose ending is a number, but not the section of a manual: `app.log.1`, `v1.2`."""
+"""End of a file name before a number that is not the section of a manual: `app.log.1`, `v1.2`."""
 
 _BY_SUFFIX = {suffix: each for each in FORMATS for suffix in each.suffixes}
 _BY_MEDIA_TYPE = {media_type: each for each in FORMATS for media_type in each.media_types}
@@ -98,7 +98,10 @@ _TEMPLATES = frozenset(
 
 
 def without_template(name: str) -> str:
-    """The name of what a template makes, if that is a text: `README.md` for `README.md.erb`."""
+    """Return the name of the file that a template generates: `README.md` for `README.md.erb`.
+
+    Other names, and names of templates for files that are not text, stay as they are.
+    """
     stem, suffix = os.path.splitext(name)  # noqa: PTH122  a path costs a tenth of reading a file
     if suffix.lower() not in _TEMPLATES:
         return name

@@ -1,7 +1,7 @@
-"""The outline of a text: its headings, its blocks of code, and where its paragraphs begin.
+"""Find the outline of a text: its headings, blocks of code and beginnings of paragraphs.
 
-One table of line rules describes every format (`_RULES`). The name of a document tells its format,
-so a text is cut in the same way wherever its document is read.
+The table `_RULES` describes every format. The name of a document determines its format, so every
+machine cuts a text in the same way.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import NamedTuple
 from vmrag_link.models import Record
 
 _LONGEST_HEADING = 300
-"""Characters of a line that may be a heading."""
+"""Maximum number of characters of a heading."""
 
 _LINES_OF_TAG = 5
-"""Lines of a heading in HTML."""
+"""Maximum number of lines of a heading in HTML."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Line(Record, frozen=True):
-    """One line, or the lines of a heading with its rules.
+    """One line of a text, or all lines of a heading with its rules.
 
-    `level`: of a heading, else 0. `fenced`: it belongs to a block of code. `begins`: a paragraph
-    begins here although no blank line precedes it. `cuts`: a section of its own begins here.
+    `level`: the level of a heading, 0 for other lines. `fenced`: the line belongs to a block of
+    code. `begins`: the line begins a paragraph without a blank line before it. `cuts`: the line
+    begins a section.
     """
 
     start: int
@@ -41,8 +42,10 @@ class Line(Record, frozen=True):
 
 
 class Block(NamedTuple):
-    """Lines without headings. `end`: a pattern of the last line, in which `{0}` is the first group
-    of `begin`. `code`: the block stays together.
+    """A block of lines that contains no headings.
+
+    `end`: a pattern of the last line, in which `{0}` is the first group of `begin`. `code`: the
+    block is not cut.
     """
 
     begin: str
@@ -51,14 +54,14 @@ class Block(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How a format writes headings.
+    """The headings, blocks and paragraphs of a format.
 
-    `marks`: patterns of a line with the group `title`. The level is that of the pattern plus the
-    length of the group `mark` and the number in the group `digit`, if it has them. `signs`: the
-    first characters that `marks`, `blocks` and `begins` have. `rules`: characters of lines below a
-    title; their levels are their places, or the order in which the text uses them (`ordered`).
-    `above`: lines that may precede a title with a rule, if they are not blank. `begins`: lines that
-    begin a paragraph.
+    `marks`: patterns of headings, with the group `title`, and a number for each. The level is this
+    number, plus the length of the group `mark` and the number in the group `digit`, if the pattern
+    has these groups. `signs`: the first characters of `marks`, `blocks` and `begins`. `rules`:
+    characters of rules (lines below a title). The level is the position of the character, or with
+    `ordered` the order in which the text uses the characters. `above`: lines that may precede a
+    title with a rule, besides blank lines. `begins`: lines that begin a paragraph.
     """
 
     marks: tuple[tuple[str, int], ...] = ()
@@ -279,8 +282,9 @@ _HELP = re.compile(r"\*\S+\.txt\*|(?:[^\n]*\n){0,3}={40}")
 
 
 def outline_of(name: str) -> str:
-    """Return the name of the outline rules for a document of this id, `markdown` if its ending
-    does not tell them. A template (`guide.md.erb`) has the rules of what it makes.
+    """Return the name of the outline rules for a document of this id (default: `markdown`).
+
+    A template (`guide.md.erb`) has the rules of the file that it generates.
     """
     stem, suffix = posixpath.splitext(name)
     if suffix.lower() in _TEMPLATES:
@@ -289,14 +293,14 @@ def outline_of(name: str) -> str:
 
 
 def resolve_outline(text: str, outline: str) -> str:
-    """Return the rules for a text. Plain text has those of help of Vim, or of reStructuredText."""
+    """Return the rules for a text. Plain text is help of Vim or reStructuredText."""
     return ("vimhelp" if _HELP.match(text) else "rst") if outline == "text" else outline
 
 
 def outline_lines(text: str, outline: str) -> Iterator[Line]:
-    """Return the lines of a text, which together are the text.
+    """Yield the lines of a text, which together are the text.
 
-    `outline`: as `outline_of` returns it. The time is linear in the size of the text.
+    `outline`: a name from `outline_of`. The time is linear in the size of the text.
     """
     outline = resolve_outline(text, outline)
     if outline == "none":
@@ -308,7 +312,9 @@ def outline_lines(text: str, outline: str) -> Iterator[Line]:
 
 
 def first_title(text: str, outline: str) -> str:
-    """Return the first heading of a text, of YAML the title in `info`; empty without one."""
+    """Return the first heading of a text, or for YAML its title (`info.title`); empty if it has
+    none.
+    """
     if outline == "yaml":
         from vmrag_link.conversion.yaml_outline import yaml_title
 
@@ -322,7 +328,7 @@ def _plain_lines(text: str) -> Iterator[Line]:
 
 
 def _yaml_lines(text: str) -> Iterator[Line]:
-    """A key with its value stays together as a block of code does."""
+    """Yield the lines of YAML. A key and its value are not cut, like a block of code."""
     from vmrag_link.conversion.yaml_outline import yaml_headings  # few repositories have YAML as documents
 
     rows = _LINE.findall(text)
@@ -335,7 +341,7 @@ def _yaml_lines(text: str) -> Iterator[Line]:
 
 
 class _Patterns(NamedTuple):
-    """The compiled patterns of the rules of a format."""
+    """The rules of a format, with compiled patterns."""
 
     marks: tuple[tuple[re.Pattern[str], int], ...]
     blocks: tuple[tuple[re.Pattern[str], Block], ...]
@@ -357,15 +363,15 @@ def _compile_rules(outline: str) -> _Patterns:
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _MOST_UNCLOSED = 20
-"""Blocks without an end, each of which costs a look at the rest of the text. After so many, lines
-that look like the beginning of a block are text.
+"""Maximum number of blocks without an end. Each of them searches the rest of the text, so later
+ones are read as text.
 """
 
 _NO_TITLE = re.compile(r" {0,3}(?:[-+*][ \t]|>|\|)| {4}|\t")
-"""Begins a line of Markdown that a rule below it does not make a heading."""
+"""Beginning of a line of Markdown that is not a heading even with a rule below it."""
 
 _SHORT_RULE = 4
-"""Characters of a rule of reStructuredText that may be shorter than its title."""
+"""Number of characters by which a rule of reStructuredText may be shorter than its title."""
 
 _HELP_RULE = 10
 _HELP_FIRST = re.compile(r"\*\S+?\*[ \t]*(\S.*)")
@@ -379,7 +385,7 @@ _PLAIN = (1, 0, "")
 
 
 class _Scan:
-    """Reads a text once, line by line."""
+    """One pass over the lines of a text."""
 
     def __init__(self, text: str, outline: str) -> None:
         self._rows = _LINE.findall(text)
@@ -389,7 +395,9 @@ class _Scan:
         self._styles: dict[str, int] = {}
         self._unclosed = 0
         self._free = True
-        """Whether a title may follow: the last line is blank or no part of a paragraph."""
+        """Return True if the next line may be a title: the last line is blank, or outside of a
+        paragraph.
+        """
 
     def list_lines(self) -> Iterator[Line]:
         rows, begins = self._rows, self._patterns.begins
@@ -424,8 +432,8 @@ class _Scan:
             number, at, self._free = number + count, end, blank or level > 0
 
     def _find_block(self, number: int) -> tuple[int, bool]:
-        """Return the line behind a block that begins here, else this line; and whether the block is
-        code.
+        """Return the number of the line after a block that begins here (else of this line), and if
+        it is code.
         """
         row = self._rows[number]
         if self._fences and (mark := _FENCE.match(row)) and not ("`" in mark[1] and "`" in mark[2]):
@@ -450,8 +458,8 @@ class _Scan:
         return len(self._rows)
 
     def _find_heading(self, number: int, *, marked: bool) -> tuple[int, int, str]:
-        """Return the number of lines, the level and the title of a heading; the level 0 for other
-        lines.
+        """Return the number of lines, the level and the title of a heading. Other lines have level
+        0.
         """
         row = self._rows[number]
         if len(row) > _LONGEST_HEADING or row.isspace():
@@ -487,7 +495,9 @@ class _Scan:
         return text
 
     def _find_ruled(self, number: int) -> tuple[int, int, str]:
-        """As `_find_heading`, of titles with a rule below, or above and below."""
+        """Find a title with a rule below it, or with rules above and below. The result is that of
+        `_find_heading`.
+        """
         rule = self._rule_at(number + 1)
         row = self._rows[number]
         title = row.strip()
@@ -526,7 +536,7 @@ class _Scan:
         return self._styles.setdefault(style, len(self._styles) + 1)
 
     def _rule_at(self, number: int) -> str:
-        """Return the character of a line that consists of one of the rules' characters."""
+        """Return the character of which a line consists, if it is one of the rules."""
         row = self._rows[number].rstrip() if number < len(self._rows) else ""
         if not row or row[0] not in self._rules.rules:
             row = row.lstrip() if row[:1] == " " and self._fences else ""
@@ -535,7 +545,9 @@ class _Scan:
         return row[0]
 
     def _help_heading(self, number: int) -> tuple[int, int, str]:
-        """As `_find_heading`, of the help of Vim. Rules precede titles there."""
+        """Find a title in the help of Vim, where rules precede titles. The result is that of
+        `_find_heading`.
+        """
         row = self._rows[number]
         if not number and (first := _HELP_FIRST.match(row)):
             return 1, 1, self._clean_title(first[1], 1)

@@ -61,10 +61,10 @@ def _is_described(names: Sequence[str], key: str) -> bool:
 
 
 def _find_keys(rows: Sequence[str]) -> list[tuple[int, int, str, str]]:
-    """Return the keys of mappings: line, indent, name, and the text behind the colon."""
+    """Return the keys of mappings: line number, indent, name, and the text after the colon."""
     keys: list[tuple[int, int, str, str]] = []
     text_below = -1
-    """The indent of the key whose text the lines below it are."""
+    """The indent of the key with a block of text, to which the lines below belong."""
     for number, row in enumerate(rows):
         if not row.strip() or len(row) > _LONGEST_LINE:
             continue

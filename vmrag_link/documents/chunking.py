@@ -1,6 +1,6 @@
-"""How a document's text is cut into the pieces that are indexed: by its sections, or by its size.
+"""Cut the text of a document into the pieces that are indexed: by sections, or by size.
 
-The name of a document tells its format (`outlines`), so that a document is cut equally everywhere.
+The name of a document determines its format (`outlines`), so every machine cuts it in the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from vmrag_link.conversion.outlines import Line, outline_lines, outline_of
 from vmrag_link.errors import LimitExceeded, UsageInvalid
 from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, pieces_of, stated_title
 
-# Where a text may be cut, best first; a cut lies after the match.
+# Patterns after which a text may be cut, best first.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE_OR_LINE = re.compile(r"[.!?]['\")\]]?\s|[\u3002\uff01\uff1f]|\n")
 _SPACE = re.compile(r"\s")
@@ -39,7 +39,7 @@ LONGEST_CODE = 8
 def chunks(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chunk]:
     """The pieces of a text, in order; every character is in one of them.
 
-    `outline`: as `outlines.outline_of` returns it.
+    `outline`: a name from `outlines.outline_of`.
 
     None has text of two pages (`PAGE_BREAK`). `characters`: at most `size` in each. `headings`:
     sections, and of longer ones paragraphs (`parts`), without overlap; a block of code may
@@ -190,7 +190,7 @@ def _word(text: str, earliest: int, end: int) -> int:
 
 
 CUT_LEVELS = 4
-"""Headings of deeper levels begin no section of their own."""
+"""Deepest level of a heading that begins a section."""
 
 LEAST_SECTION = 0
 """Characters of a section that is not joined with the next one."""
@@ -229,9 +229,9 @@ def header_paths(document: Document) -> HeaderPaths:
 
 
 class HeaderPaths:
-    """The headings of a text, read once for many places in it.
+    """The headings of a text, read once for many offsets.
 
-    `title`: that of its front matter.
+    `title`: the title in the front matter.
     """
 
     def __init__(self, text: str, outline: str = "markdown", title: str = "") -> None:
@@ -240,7 +240,7 @@ class HeaderPaths:
         self._above: list[int] = []
         """The number of the heading that each one stands under; -1: none."""
         self._alone: list[bool] = []
-        """Whether nothing but blank lines is between a heading and the next one."""
+        """For each heading, True if only blank lines are between it and the next one."""
         around: list[tuple[int, int]] = []  # level and number
         levels: list[int] = []
         for line in outline_lines(text, outline):
@@ -259,13 +259,15 @@ class HeaderPaths:
         self._title = title or (self._titles[0] if is_title else "")
 
     def at(self, offset: int) -> str:
-        """The titles of the headings that a place stands under, the outermost first; where there
-        are none, the title of the text.
+        """Return the headings above an offset, the outermost first; without headings, the title of
+        the text.
         """
         return self._join_titles(bisect.bisect_right(self._starts, offset) - 1)
 
     def of_passage(self, start: int) -> str:
-        """Return the headings of the first text of a passage, which may begin with some of them."""
+        """Return the headings above the first text of a passage, including headings that begin the
+        passage.
+        """
         number = first = bisect.bisect_right(self._starts, start) - 1
         if first >= 0 and self._starts[first] == start:
             while self._alone[number] and number + 1 < len(self._starts):

@@ -1,4 +1,4 @@
-"""The header rows of the tables in a text, which a passage of rows further down does not hold."""
+"""Find the header row of a table, for passages that contain only later rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from vmrag_link.conversion.outlines import outline_lines, outline_of, resolve_ou
 from vmrag_link.models import Document
 
 _LONGEST_HEADER = 500
-"""Characters of a header row that are shown."""
+"""Maximum number of characters of a header row that is shown."""
 
 _LONGEST_HEAD = 4_000
-"""Characters of an HTML table in which its header row ends."""
+"""Maximum number of characters of an HTML table that are read to find its header row."""
 
 _MOST_LINES = 20
-"""Lines of a header row."""
+"""Maximum number of lines of a header row."""
 
 _CELL = re.compile(r"<th\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
@@ -25,7 +25,10 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. (list|csv)-table::")
 
 
 class _Table(NamedTuple):
-    """Lines of a table below its header row: the first one, and the one behind the last."""
+    """The rows of a table below its header row.
+
+    `first`: the first line. `behind`: the line after the last one.
+    """
 
     first: int
     behind: int
@@ -33,7 +36,7 @@ class _Table(NamedTuple):
 
 
 class TableHeaders:
-    """The tables of a text, read once for many places in it."""
+    """The tables of a text, read once for many offsets."""
 
     def __init__(self, text: str, outline: str = "markdown") -> None:
         outline = resolve_outline(text, outline)
@@ -49,7 +52,9 @@ class TableHeaders:
             self._headers.append(" ".join(table.header.split())[:_LONGEST_HEADER])
 
     def at(self, offset: int) -> str:
-        """Return the header row of the table whose rows hold this place; empty without one."""
+        """Return the header row of the table whose rows include this offset; empty if there is
+        none.
+        """
         number = bisect.bisect_right(self._starts, offset) - 1
         return self._headers[number] if number >= 0 and offset < self._ends[number] else ""
 
@@ -59,7 +64,7 @@ def table_headers(document: Document) -> TableHeaders:
 
 
 Finder = Callable[[Sequence[str], int], "_Table | None"]
-"""Returns the table that begins in a line, or None."""
+"""A function that returns the table that begins in a line, or None."""
 
 
 def _find_tables(rows: Sequence[str], finders: Sequence[Finder]) -> Iterator[_Table]:
@@ -72,7 +77,7 @@ def _find_tables(rows: Sequence[str], finders: Sequence[Finder]) -> Iterator[_Ta
 
 
 def _count_while(rows: Sequence[str], first: int, holds: Callable[[str], bool], end: int | None = None) -> int:
-    """Return the first line from `first` on for which something does not hold, at most `end`."""
+    """Return the first line from `first` on for which `holds` is False, or `end`."""
     last = len(rows) if end is None else min(end, len(rows))
     return next((number for number in range(first, last) if not holds(rows[number])), last)
 
@@ -82,7 +87,7 @@ def _consists_of(row: str, characters: str) -> bool:
 
 
 def _find_piped(rows: Sequence[str], number: int) -> _Table | None:
-    """A table of Markdown or Org: a row, a line of dashes, and rows."""
+    """Find a table of Markdown or Org: a row, a line of dashes, and rows."""
     below = rows[number + 1] if number + 1 < len(rows) else ""
     if "|" not in rows[number] or "|" not in below or "-" not in below or not _consists_of(below, "|-:+ \t"):
         return None
@@ -92,7 +97,7 @@ def _find_piped(rows: Sequence[str], number: int) -> _Table | None:
 
 
 def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
-    """A grid of reStructuredText, whose header ends with a line of `=`."""
+    """Find a grid of reStructuredText, whose header ends with a line of `=`."""
     border = rows[number].strip()
     if not border.startswith("+-") or not _consists_of(border, "+-"):
         return None
@@ -104,7 +109,9 @@ def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
 
 
 def _find_tabbed(rows: Sequence[str], number: int) -> _Table | None:
-    """Rows of cells with tabs between them, as pages in HTML become; the first is the header."""
+    """Find rows of cells with tabs between them, which the text of HTML has. The first row is the
+    header.
+    """
     if "\t" not in rows[number].strip():
         return None
     behind = _count_while(rows, number, lambda row: "\t" in row.strip())
@@ -116,18 +123,18 @@ def _is_border(row: str) -> bool:
 
 
 def _find_simple(rows: Sequence[str], number: int) -> _Table | None:
-    """A table of reStructuredText between lines of `===  ===`."""
+    """Find a table of reStructuredText between lines of `=== ===`."""
     if not _is_border(rows[number]):
         return None
     end = _count_while(rows, number + 1, lambda row: not _is_border(row))
     behind = _count_while(rows, end + 1, lambda row: not _is_border(row))
     if end - number > _MOST_LINES or behind == len(rows):
-        return _Table(end, end, "")  # without a header row, two borders are all
+        return _Table(end, end, "")  # a table without a header row has only two borders
     return _Table(end + 1, behind, " ".join(rows[number + 1 : end]))
 
 
 def _find_directive(rows: Sequence[str], number: int) -> _Table | None:
-    """`list-table` and `csv-table` of reStructuredText."""
+    """Find a `list-table` or `csv-table` of reStructuredText."""
     kind = _DIRECTIVE.match(rows[number])
     if not kind:
         return None
@@ -149,7 +156,9 @@ def _find_directive(rows: Sequence[str], number: int) -> _Table | None:
 
 
 def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
-    """A table between lines of `|===`. Its header row has an attribute, or a blank line below."""
+    """Find a table of AsciiDoc between lines of `|===`. Its header row has an attribute, or a blank
+    line below.
+    """
     fence = rows[number]
     if not fence.startswith("|==") or not _consists_of(fence[1:], "="):
         return None
@@ -165,7 +174,7 @@ def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
 
 
 def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
-    """A table between `{|` and `|}`, whose header cells follow `!`."""
+    """Find a table of MediaWiki between `{|` and `|}`, whose header cells start with `!`."""
     if not rows[number].lstrip().startswith("{|"):
         return None
     behind = _count_while(rows, number + 1, lambda row: not row.lstrip().startswith("|}"))
@@ -177,7 +186,7 @@ def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
 
 
 def _find_html(rows: Sequence[str], number: int) -> _Table | None:
-    """A table of HTML whose first row has cells of a header."""
+    """Find a table of HTML whose first row has header cells."""
     begin = rows[number].lower().find("<table")
     if begin < 0:
         return None

@@ -52,7 +52,7 @@ class Model(Protocol):
         return self.local
 
     english: bool = False
-    """Whether it was trained for English, so words tell more about other languages."""
+    """True for a model of English, so that words weigh more for questions in other languages."""
 
     unrelated: float | None = None
     """The cosine that the best hits of an unrelated question rarely reach (`retrieval.weakness`).

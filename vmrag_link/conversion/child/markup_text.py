@@ -83,19 +83,19 @@ def _text(body: LexborNode) -> str:
 
 
 def _fence_of(pre: LexborNode) -> str:
-    """Return a fence that is longer than all within a block of code."""
+    """Return a fence that is longer than every run of backticks in a block of code."""
     return "`" * (max(map(len, re.findall("`{3,}", pre.text())), default=2) + 1)
 
 
 class _Lines:
-    """Text that grows piece by piece; breaks and signs before a block wait until text follows."""
+    """A text that grows piece by piece. Breaks and marks are written when the next text arrives."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._break = self._signs = self._fence = ""
 
     def begin(self, signs: str) -> None:
-        """Write these signs before the text that follows, if it is in this block."""
+        """Write these signs before the next text, if it is in this block."""
         self._signs = signs
 
     def end_fence(self) -> None:
