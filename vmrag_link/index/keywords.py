@@ -77,8 +77,8 @@ _FOREIGN_WORDS = frozenset(
 _ENGLISH_WORDS = STOP_WORDS - frozenset("a also an as do has in me no on so was will".split())
 
 SHORTEST_PART, LEAST_REST = 4, 3
-"""Letters of a stem that finds compounds (`Scheinwerfer` finds `Rückfahrscheinwerfer`), and bytes
-that a compound has more.
+"""Minimum number of letters of a stem that finds compounds (`Scheinwerfer` finds
+`Rückfahrscheinwerfer`), and of further bytes of the compound.
 """
 
 
@@ -108,8 +108,9 @@ def words(query: str) -> list[str]:
 
 
 def split_words(text: str) -> Sequence[str]:
-    """Return the words of a text in small letters, with accents. Writing without spaces gives pairs
-    of letters, as in the index.
+    """Return the words of a text in small letters, with accents.
+
+    Text in scripts without spaces becomes pairs of letters, as in the index.
     """
     if text.isascii():
         return re.findall(r"\w+", text.lower())
@@ -144,7 +145,7 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     for phrase in filter(None, [*find_terms(words(query)), *versions]):
         phrases.setdefault(phrase[0], []).append(phrase)
     located = [_locate_words(text) if phrases else [] for text in texts]
-    # A stem begins as its word, and most words begin otherwise than those of the query.
+    # A stem begins like its word, and most words begin differently than those of the query.
     begins = {term.decode(errors="replace")[:1] for some in phrases.values() for phrase in some for term in phrase}
     different = {word for some in located for _, _, word in some}
     alike = [word for word in different if word[0] in begins or word in IRREGULAR]
@@ -160,15 +161,16 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
 
 
 def is_part(phrase: Sequence[bytes], *, alone: bool = False) -> bool:
-    """Return whether a word of a query finds compounds, if few texts hold it. So does a letter of
-    writing without spaces, if it is `alone`.
+    """Return whether a word of a query also finds compounds, if few texts contain it.
+
+    A single letter of a script without spaces does so if it is `alone`.
     """
     word = phrase[0].decode(errors="replace")
     return len(phrase) == 1 and (len(word) >= SHORTEST_PART or (alone and len(word) == 1 and not word.isascii()))
 
 
 def _find_compounds(parts: Sequence[bytes], located: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]]:
-    """Return where a text has compounds with one of these parts."""
+    """Return the spans of compounds with one of these parts."""
     spans: list[tuple[int, int]] = []
     for start, end, word in located:
         if any(part in word.encode() for part in parts):
@@ -179,7 +181,7 @@ def _find_compounds(parts: Sequence[bytes], located: Sequence[tuple[int, int, st
 
 
 def _locate_words(text: str) -> list[tuple[int, int, str]]:
-    """Return first character, end and folded letters of each word of a text."""
+    """Yield the start, the end and the folded letters of each word of a text."""
     if text.isascii():
         return [(match.start(), match.end(), match[0]) for match in re.finditer("[0-9a-z]+", text.lower())]
     located = []
@@ -197,7 +199,9 @@ def _locate_words(text: str) -> list[tuple[int, int, str]]:
 def _find_phrases(
     phrases: Mapping[bytes, Sequence[Sequence[bytes]]], located: Sequence[tuple[int, int, str]], terms: Sequence[bytes]
 ) -> list[tuple[int, int]]:
-    """Return where the terms of a text are those of a phrase. `phrases`: by their first term."""
+    """Return the spans of phrases in the terms of a text. `phrases`: lists of terms, by their first
+    term.
+    """
     spans: list[tuple[int, int]] = []
     for number, term in [(number, term) for number, term in enumerate(terms) if term in phrases]:
         lengths = [len(phrase) for phrase in phrases[term] if terms[number : number + len(phrase)] == phrase]
@@ -208,7 +212,7 @@ def _find_phrases(
 
 
 def _add_span(spans: list[tuple[int, int]], start: int, end: int) -> None:
-    """Add a span to others that do not begin behind it. Overlapping ones become one."""
+    """Add a span to spans that begin earlier. Overlapping spans become one."""
     if spans and start < spans[-1][1]:
         start, end = spans[-1][0], max(end, spans.pop()[1])
     spans.append((start, end))
@@ -243,9 +247,9 @@ def terms_of(words: Iterable[str]) -> list[list[str]]:
 
 
 def find_terms(words: Iterable[str]) -> list[list[bytes]]:
-    """Return the terms of each of these words, in their order.
+    """Return the terms of each word, in order.
 
-    Bytes, because FTS5 cuts a term of more than 32 kB within a character.
+    Terms are bytes, because FTS5 can cut a term of more than 32 kB within a character.
     """
     parts = [list(_parts_of_word(word)) for word in words]
     terms = iter(finish_words([part for some in parts for part in some]))
@@ -324,8 +328,10 @@ def _parts_of(word: str) -> Sequence[str]:
 
 
 def words_beside(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
-    """Return what else finds a piece of a file: the parts of identifiers, with the words of its
-    place; and the names of its symbol and of those that it declares, with their parts.
+    """Return more words that find a piece of a file, as two texts.
+
+    The first has the parts of identifiers and the words of the path. The second has the names of
+    its symbol and of the declared symbols, with their parts.
     """
     *folders, name = path.split("/")
     *parents, symbol = piece.symbol.split(".")

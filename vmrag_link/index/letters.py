@@ -1,9 +1,9 @@
-"""Words of texts that are not ASCII, such that each word has one spelling.
+"""Find the words of texts that are not ASCII, so that each word has one spelling.
 
 Composed and decomposed letters, full-width forms and ligatures become the same small letters
-without accents. Writing without spaces between words (Chinese, Japanese, Thai), and Korean, whose
-particles follow a word without a space, is cut into pairs of neighbouring letters, so any part of
-it finds the text. A letter without such a neighbour is a word.
+without accents. Scripts without spaces (Chinese, Japanese, Thai) and Korean, whose particles follow
+a word without a space, are cut into pairs of neighbouring letters, so that any part of a word finds
+the text. A letter without a neighbour is a word.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 
 LONGEST = 1_000
-"""Letters of a word. Further ones are ignored."""
+"""Maximum number of letters of a word. Further letters are ignored."""
 
 # Accents of Latin, Greek and Cyrillic letters, points of Hebrew and Arabic ones, the character that
 # widens an Arabic word, and invisible characters within words.
@@ -22,7 +22,7 @@ _MARKS = re.compile(
     "\u00ad\u200c\u200d\u2060\ufe00-\ufe0f\ufeff]+"
 )
 _STROKES = str.maketrans("ıđłø", "idlo")
-"""Letters whose mark Unicode does not take off."""
+"""Letters whose marks Unicode normalization does not remove."""
 
 # Thai, Lao, Burmese, Khmer, Han characters, kana, bopomofo and hangul.
 _UNSPACED = (
@@ -68,8 +68,8 @@ def locate_words(text: str) -> list[tuple[int, int, str]]:
 
 
 def _find_origins(text: str) -> list[int]:
-    """Return for each character of the folded text which character of the text it begins in, and
-    the length of the text.
+    """Return the offset in the text for each character of the folded text, and the length of the
+    text.
     """
     decomposed, origins = [], []
     for at, character in enumerate(text):
@@ -84,7 +84,7 @@ def _find_origins(text: str) -> list[int]:
 
 
 def list_written(text: str) -> list[str]:
-    """Return the words of a text in small composed letters with accents, as files have them."""
+    """Return the words of a text in small composed letters, with accents."""
     written = []
     for start, end, word in locate_words(text):
         composed = unicodedata.normalize("NFKC", text[start:end].lower())

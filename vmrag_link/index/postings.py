@@ -101,7 +101,7 @@ class BlockWriter:
         """Words of ASCII in small letters, and finished terms, by number."""
 
         self._terms: dict[bytes, Sequence[bytes]] = {}
-        """Words and finished terms of words that have other characters."""
+        """Words that are not ASCII, and the finished terms of such words."""
 
         self._tokens = array("I")
         """Numbers of words, for one chunk and field after the other."""
@@ -129,7 +129,7 @@ class BlockWriter:
         return counts
 
     def _learn(self, split: Sequence[Sequence[Sequence[bytes]]], batch: Sequence[Sequence[str]]) -> None:
-        """Get the words within those that are not ASCII."""
+        """Match words of ASCII in words that are not ASCII."""
         texts = zip(itertools.chain(*batch), itertools.chain(*split), strict=True)
         others = {word for text, words in texts if not text.isascii() for word in words if not word.isascii()}
         for word in others - self._terms.keys():
@@ -277,9 +277,11 @@ def _encode_block(fields: tuple[str, ...], slots: tuple[int, int], arrays: dict[
 
 
 class Holding(NamedTuple):
-    """Chunks of a piece (`keywords.piece_of`) that hold a word in one field: slots, ascending, and
-    how often. `alive` has a byte for each slot of the piece, 1 if the view counts it. It is empty
-    if the view counts all. `names`: the field is that of declared names.
+    """The chunks of a piece (`keywords.piece_of`) that contain a word in one field.
+
+    It has their slots, ascending, and how often each contains the word. `alive` has a byte for each
+    slot of the piece: 1 if the view includes it. It is empty if the view includes all slots.
+    `names`: the field is that of declared names.
     """
 
     piece: int
@@ -316,11 +318,11 @@ class Postings:
     def find_lists(
         self, terms: Sequence[str], *, names: bool = False
     ) -> Iterator[tuple[str, Sequence[int], Sequence[int]]]:
-        """Return each field of each block, the slots that hold a word in it, ascending, and how
-        often.
+        """Yield the slots that contain a word, ascending, and how often, for each field of each
+        block.
 
-        A word that FTS5 takes apart (`snake_case`) is a phrase: its terms must follow each other.
-        `names`: only among the names that code declares.
+        FTS5 splits some words (`snake_case`); the terms of such a word must follow each other.
+        `names`: search only the names that code declares.
         """
         encoded = [term.encode() for term in terms[:_MOST_PARTS]]
         for block in self._blocks:
@@ -334,8 +336,8 @@ class Postings:
                         yield name, *lists
 
     def find_compounds(self, part: str) -> Iterator[tuple[bytes, Sequence[int], Sequence[int]]]:
-        """Return the terms that are compounds with a part (`keywords.is_compound`). With each,
-        return the slots that hold it in a field, and how often.
+        """Yield the terms that are compounds with a part (`keywords.is_compound`), with their slots
+        and counts in a field.
         """
         for block in self._blocks:
             for number in block.find_compounds(part.encode()):

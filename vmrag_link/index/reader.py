@@ -27,11 +27,11 @@ from vmrag_link.models import DocumentHeader, Record
 Key = tuple[str, str]
 
 FEW = 5
-"""Chunks with a word, up to which its compounds are looked for. Common words need none."""
+"""Maximum number of chunks with a word for which compounds are searched. Common words need none."""
 
 OWN_WEIGHT, MOST_COMPOUNDS = 3, 200
-"""How often a word counts, compared with one of its compounds, and how many of these, the shortest
-first, are looked for.
+"""Weight of a word compared with its compounds, and maximum number of compounds (the shortest
+first).
 """
 
 COLUMN_ROWS = 1_000
@@ -299,10 +299,10 @@ class IndexReader:
     def with_compounds(
         self, terms: Sequence[str], name: str, holdings: list[Holding], *, alone: bool
     ) -> Sequence[Holding]:
-        """Return which chunks of a collection of documents hold a word, and if they are few, which
-        hold a compound with it.
+        """Return the chunks of a collection of documents that contain a word or, if these are few,
+        a compound with it.
 
-        `holdings`: those that hold the word itself, which counts `OWN_WEIGHT` times. `alone`: the
+        `holdings`: the chunks with the word itself, which has the weight `OWN_WEIGHT`. `alone`: the
         query has no other word.
         """
         if self.collections[name].collection.is_code or any(

@@ -42,7 +42,8 @@ class CutDocument(Record, frozen=True):
 def fields_of(entries: Iterable[CutDocument], *, code: bool) -> Iterator[tuple[str, ...]]:
     """Return the texts of the fields of each chunk (`postings.CODE_FIELDS`, `DOCUMENT_FIELDS`).
 
-    The title in the front matter of a document is not in its text, so each chunk has its words.
+    The text of a document lacks the title in its front matter, so each chunk gets the words of this
+    title.
     """
     for entry in entries:
         pieces = pieces_of(entry.header) if code else ()

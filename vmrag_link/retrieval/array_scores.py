@@ -25,7 +25,7 @@ _LOCAL = threading.local()
 
 
 class _Counts(NamedTuple):
-    """How often texts of a piece hold words: numbers of words, slots and frequencies, sorted.
+    """The counts of words in the texts of a piece: numbers of words, slots and frequencies, sorted.
 
     `names`: how many of these are among declared names, if any are.
     """
@@ -36,7 +36,7 @@ class _Counts(NamedTuple):
     names: Floats | None = None
 
     def select(self, places: npt.NDArray[Any]) -> _Counts:
-        """Return the counts at these places."""
+        """Return the counts at these positions."""
         names = None if self.names is None else self.names[places]
         return _Counts(self.words[places], self.slots[places], self.frequencies[places], names)
 

@@ -30,11 +30,15 @@ from vmrag_link.models import Record
 K1, B = 1.2, 0.75
 
 CODE_K1 = 1.8
-"""Of chunks of code: a word that a function has often says more of it."""
+"""`k1` for chunks of code. It is higher than usual, because repeated words matter more in a
+function.
+"""
 
 NAME = 3.5
-"""How much a word among the names that a chunk declares adds to its frequency, for a norm of 1
-(`Corpus.factors`). In a chunk of mean length the norm is `CODE_K1`, so it counts as 6.3 words.
+"""The part that a word among the declared names of a chunk adds to its frequency, for a norm of 1
+(`Corpus.factors`).
+
+In a chunk of mean length the norm is `CODE_K1`, so such a word counts as 6.3 words.
 """
 
 PRIOR_TEXTS = 8

@@ -49,7 +49,9 @@ _SHORTEST, _SHORTEST_PREFIX = 3, 5
 """Of words that are compared with names."""
 
 _MOST_JOINED, _SHORTEST_JOINED, _LONGEST_JOINED = 32, 2, 40
-"""Words of a question that are joined, and letters of one of them, and of two together."""
+"""Maximum number of words of a question that are joined, and lengths of one word and of both
+together.
+"""
 
 _WORD = re.compile(r"\w+")
 _NAME = r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[\w$~]+)*"
@@ -61,7 +63,9 @@ _DECLARING: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_TYPES, _TYPES),
     **dict.fromkeys("const impl macro module namespace typedef".split(), frozenset()),
 }
-"""Words before a name, and the kinds of symbols that they mean; none: any kind."""
+"""Words before a name, such as `class`, with the kinds of symbols that they mean. No kinds: any
+kind.
+"""
 
 
 class RankedPiece(NamedTuple):
@@ -268,9 +272,10 @@ def _spread(scores: Mapping[int, int], pieces: Mapping[int, RankedPiece]) -> dic
 
 
 class _FoundNames(NamedTuple):
-    """The names in a question, in parts, and whether it is one: `Mount.match`, `class Mount`.
+    """The names in a question, each in parts.
 
-    `kinds`: those of the symbol that it means; empty: any kind.
+    `is_name`: the whole question is a name: `Mount.match`, `class Mount`. `kinds`: the kinds of
+    symbol that it means; empty for any kind.
     """
 
     names: list[tuple[str, ...]]
@@ -289,7 +294,7 @@ def _names(text: str) -> _FoundNames:
 
 
 def _joined(text: str) -> list[str]:
-    """Return each two words that follow each other, as one word."""
+    """Return each pair of neighbouring words as one word."""
     words = _WORD.findall(text.lower())[:_MOST_JOINED]
     return [
         first + second

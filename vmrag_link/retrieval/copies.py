@@ -1,7 +1,7 @@
-"""Which passages are copies of each other, so that they fill one result.
+"""Find passages that are copies of each other, so that they fill one result.
 
 Passages of two documents are copies if their words are nearly the same: a copied file, a fixture, a
-vendored page. Short ones must have the same words, and very short ones are never copies.
+vendored page. Short passages must have the same words, and very short passages are never copies.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 FEWEST, LONG = 8, 20
-"""Words of equal passages, and of those that may differ in some words."""
+"""Minimum number of words of copies with equal words, and of copies with some different words."""
 
 ALIKE = 0.9
-"""The part of the words, and of the pairs of words, that two copies have in common."""
+"""The part of the words, and of the pairs of words, that two copies share."""
 
 _ASIDE = (
     r"(?i)(?:^|/)(?:_*(?:tests?|e2e|fixtures?|mocks?|snapshots?|examples?|samples?|demos?)_*"
@@ -51,7 +51,7 @@ class _Words(NamedTuple):
 
     @property
     def marks(self) -> list[str]:
-        """The longest words. Two copies share one of them."""
+        """The longest words, because two copies share at least one of them."""
         return heapq.nlargest(_MARKS, self.unique, key=lambda word: (len(word), word))
 
     def is_copy(self, other: _Words) -> bool:
@@ -72,9 +72,9 @@ def _are_alike(one: frozenset[object], other: frozenset[object]) -> bool:
 
 
 def group_copies(passages: Sequence[ComparedPassage]) -> list[list[int]]:
-    """Return the places of passages in groups of copies, in the order of their best ones.
+    """Return the positions of passages in groups of copies, in the order of the best of each group.
 
-    In each group, the one to show is first.
+    The first passage of a group is the one to show.
     """
     groups: dict[int, list[int]] = {}
     words: list[_Words] = []

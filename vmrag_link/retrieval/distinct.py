@@ -1,4 +1,4 @@
-"""The results of an answer: a page in several languages fills one, and so do copies."""
+"""Choose distinct results: the translations of a page fill one result, and so do copies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from vmrag_link.index.reader import IndexReader
 from vmrag_link.retrieval.copies import ComparedPassage, group_copies
 
 MORE, MOST = 20, 10_000
-"""RankedCandidate passages that are compared beyond the results of an answer, and at most."""
+"""Number of ranked passages that are compared beyond the results, and in total."""
 
 
 _PATTERNS = ("*[-_./][a-zA-Z][a-zA-Z][-_./]*", "[a-zA-Z][a-zA-Z][-_/]*")
-"""What the paths of translations are like in SQL; `translations` decides."""
+"""SQL patterns of paths that may be translations; `translations` decides."""
 
 
 class RankedCandidate(Protocol):
-    """A ranked passage. Its score is `negative`."""
+    """A ranked passage. `negative`: the negated score."""
 
     @property
     def negative(self) -> int: ...
@@ -32,7 +32,10 @@ class RankedCandidate(Protocol):
 
 
 class DistinctResult(NamedTuple):
-    """A passage to show, with its score (negative), and where else it is: languages and paths."""
+    """A passage to show.
+
+    It has the negated score, and other places of the result: languages and paths.
+    """
 
     place: int
     negative: int
@@ -40,7 +43,7 @@ class DistinctResult(NamedTuple):
 
 
 class TranslationFinder:
-    """Knows the translations in an index."""
+    """The translations in an index, found once."""
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
@@ -48,8 +51,9 @@ class TranslationFinder:
         self._languages: dict[tuple[str, str], set[str]] = {}
 
     def original_of(self, collection: str, doc_id: str) -> tuple[str, str]:
-        """Return the language of a document and the id of its original; of an original, an empty
-        text and its own id.
+        """Return the language of a document, and the id of its original.
+
+        For an original, return an empty text and its own id.
         """
         if collection not in self._originals:
             self._originals[collection] = self._read(collection)
@@ -73,7 +77,7 @@ class TranslationFinder:
 
 
 class DistinctResults:
-    """Chooses results among ranked passages."""
+    """The choice of results among ranked passages."""
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
@@ -95,8 +99,9 @@ class DistinctResults:
         return results
 
     def _one_language(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
-        """Return the places of passages in one language of each page, with their scores. The first
-        passage of a page has the best score that the page has in any language.
+        """Return the positions of passages, in one language for each page, with their scores.
+
+        The first passage of a page gets the best score that the page has in any language.
         """
         pages: dict[tuple[str, str], dict[str, list[int]]] = {}
         page_of: list[tuple[str, str]] = []
@@ -127,8 +132,8 @@ class DistinctResults:
 
 
 def choose_language(languages: Sequence[str], asked: str) -> str:
-    """Return the language to show: the one that is asked for, else the original (an empty text),
-    else the first one.
+    """Return the language to show: the preferred one, else the original (an empty text), else the
+    first one.
     """
     spoken = (each for each in languages if each and each[:2].lower() == asked)
     return next(spoken, "" if "" in languages else languages[0])

@@ -101,8 +101,9 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
 
 
 class Nearness(NamedTuple):
-    """How near the best chunks come to a question: `near` by vectors, and `share` by words, as a
-    part of what no chunk can exceed.
+    """The nearness of the best chunks to a question.
+
+    `near`: by vectors. `share`: by words, as a part of the maximum that a chunk can have.
     """
 
     near: int
@@ -110,20 +111,21 @@ class Nearness(NamedTuple):
 
 
 def nearness_of(part: Parts) -> Nearness:
-    """Return how near the best chunks of a collection come."""
+    """Return the nearness of the best chunks of one collection."""
     share = max(0, *part.words.values()) * _SHARES // part.most if part.words else 0
     return Nearness(max(0, *part.vectors.values()) if part.vectors else 0, share)
 
 
 def nearness_of_all(nearnesses: Iterable[Nearness]) -> Nearness:
-    """Return how near the best chunks of several collections come."""
+    """Return the nearness of the best chunks of several collections."""
     near, shares = zip((0, 0), *nearnesses, strict=True)
     return Nearness(max(near), max(shares))
 
 
 def weigh_nearness(nearnesses: Sequence[Nearness], by_vector: int) -> list[tuple[int, int]]:
-    """How near each comes in relation to the best of all, as two numbers whose quotient it is: 1
-    for a single one. `by_vector`: the weight of the vectors, of `WHOLE`.
+    """Return the nearness of each in relation to the best of all, as numerator and denominator.
+
+    A single one gets 1. `by_vector`: the weight of the vectors, of `WHOLE`.
     """
     by_words = WHOLE - by_vector
     nearest, largest = nearness_of_all(nearnesses)

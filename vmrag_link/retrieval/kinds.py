@@ -1,7 +1,7 @@
-"""Results of both kinds, documents and code, in one answer.
+"""Merge documents and code into one answer.
 
 Each kind keeps the ranking that it has alone. No measure finds the right kind for every question
-(bench/README.md). So the kind that more likely answers begins, and both kinds have places.
+(bench/README.md). So the answer starts with the likelier kind, and both kinds get ranks.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TypeVar
 
 _FIRST_TURNS = (0, 1, 0, 1, 0, 1)
 _TURNS = (0, 0, 1)
-"""The list from which each result comes: 0 is that of the kind that begins."""
+"""The list from which each result is taken: 0 is the list of the likelier kind."""
 
 _PLAIN, _QUESTION = 10, 20
 _CODE, _ABOUT_CODE = 11, 13
-"""Factors of documents for a question as people write it, and of code for words about code."""
+"""Factors of documents for a question in a natural language, and of code for words about code."""
 
 _ASKING = re.compile(
     r"\s*(?:how (?:can|could|do|does|should|to|would)"
@@ -36,14 +36,18 @@ T = TypeVar("T")
 
 
 def prefers_code(text: str, documents: float, code: float) -> bool:
-    """Return whether code begins. `documents`, `code`: how near the best of each kind come."""
+    """Return whether the answer starts with code. `documents`, `code`: the nearness of the best of
+    each kind.
+    """
     document_factor = _QUESTION if _ASKING.match(text) else _PLAIN
     code_factor = _ABOUT_CODE if _OF_CODE.search(text) else _CODE
     return code * code_factor > documents * document_factor
 
 
 def alternate_kinds(first: Sequence[T], second: Sequence[T]) -> list[T]:
-    """Return two ranked lists as one: six results by turns, then two and one."""
+    """Merge two ranked lists: six results by turns, then two of the first list for one of the
+    second.
+    """
     waiting = deque(first), deque(second)
     merged: list[T] = []
     for turn in itertools.chain(_FIRST_TURNS, itertools.cycle(_TURNS)):

@@ -1,5 +1,7 @@
-"""How much a passage is text, so that data such as icon tables, base64 and lists of numbers ranks
-lower. The measure is made from the passage alone, at the time of the query.
+"""Measure if a passage is text, so that data such as icon tables, base64 and lists of numbers ranks
+lower.
+
+The measure reads only the passage, at each query.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ DATA = 400
 """The factor of data, in thousandths."""
 
 FEWEST, LETTERS = 40, 400
-"""Characters of a passage that is measured, and thousandths of letters in what is text."""
+"""Minimum number of characters of a measured passage, and minimum thousandths of letters in text.
+"""
 
 LONGEST, MEAN = 80, 20
-"""Lengths of ASCII characters without a space: one above the first is encoded, and passages whose
-mean is above the second are minified.
+"""Lengths of runs of ASCII characters without a space.
+
+A longer run than the first is encoded data. A passage with a mean above the second is minified.
 """
 
 

@@ -87,8 +87,10 @@ class Hit(Record, frozen=True):
     table: DocumentTable = "documents"
     kind: ContentKind = "document"
     also_in: tuple[str, ...] = ()
-    """Languages of the page's other translations, and paths of its original and of copies of the
-    passage, which have no results of their own.
+    """Other places of the result: languages of further translations, and paths of the original and
+    of copies.
+
+    They have no results of their own.
     """
 
     @property
@@ -104,7 +106,7 @@ class Hit(Record, frozen=True):
 
 
 class OfKind(Protocol):
-    """A result that has a kind."""
+    """A result with a kind: document or code."""
 
     @property
     def kind(self) -> ContentKind: ...
@@ -114,8 +116,10 @@ K = TypeVar("K", bound=OfKind)
 
 
 def group_by_kind(results: Sequence[K]) -> list[tuple[str, K]]:
-    """Return the results by kind, beginning with the kind of the first one. With each comes the
-    title of the group that it begins, or an empty text. A single kind has no title.
+    """Return the results by kind, and begin with the kind of the first result.
+
+    Each result has the title of the group that it begins, or an empty text. If all results have one
+    kind, there are no titles.
     """
     groups: dict[ContentKind, list[K]] = {}
     for result in results:

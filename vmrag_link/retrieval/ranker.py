@@ -28,16 +28,19 @@ DEPTH = 100
 """How many chunks of each part of a collection take part in the fusion."""
 
 MOST_EXTENDED = 50
-"""Words of a query that is also answered by compounds. A longer one has words enough."""
+"""Maximum number of words of a query that compounds also answer. Longer queries have enough words.
+"""
 
 MOST_RECORDS = 20
-"""How many further records of each part of a collection take part in the fusion."""
+"""Number of records of each part of a collection that take part in the fusion in addition to the
+best chunks.
+"""
 
 MOST_NAMED = 1_000
 """How many pieces of code with a name are looked at for one that declares it."""
 
 CODE_VECTORS = 750
-"""What vectors weigh for code, in thousandths of their weight for documents."""
+"""Weight of vectors for code, in thousandths of their weight for documents."""
 
 UNIT = flat_files.SCALE**2
 """The score of two equal unit vectors."""
@@ -49,7 +52,7 @@ Scores = dict[int, int]
 
 
 class Ranked(NamedTuple):
-    """Scores of chunks in their `unit`, and how near the best of them come."""
+    """Scores of chunks in their `unit`, and the nearness of the best."""
 
     scores: Scores
     unit: float
@@ -171,11 +174,11 @@ class Ranker:
         return RecordFinder(self._index)
 
     def is_definition(self, asked: Asked, row: int) -> bool:
-        """Return whether a name is the question, and this piece of code declares it."""
+        """Return whether the question is a name that this piece of code declares."""
         return asked.of_code.is_name and asked.of_code.declared(self._piece(row)) > 0
 
     def _vector_weight(self, asked: Asked) -> float:
-        """Return the share of the vectors, which is half for languages that the models lack."""
+        """Return the share of the vectors. It is half for languages that the models do not know."""
         weight = self._ranking.vector_weight
         if keywords.is_english(asked.text):
             return weight

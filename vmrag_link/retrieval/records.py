@@ -1,9 +1,9 @@
-"""Which documents are deliberate records, and their ranks before incidental mentions.
+"""Find deliberate records, and rank them before incidental mentions.
 
-Records are notes, decision records, and the sections of READMEs and changelogs. Pages that mention
-the words of a question in passing outnumber them, and the long pages win by their other words. So a
-record gains a part of its score, and the best two have ranks among the first if they answer about
-as well as the best page. `bench/records.py` has the figures.
+Records are notes, decision records, and the sections of READMEs and changelogs. Many pages mention
+the words of a question in passing, and long pages win by their other words. So the score of a
+record is raised, and the best two records get one of the first ranks if they answer about as well
+as the best page. `bench/records.py` has the figures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WHOLE = 1000
 
 
 class Kind(enum.Enum):
-    """What a record is: a note or a decision record, a changelog, or a README."""
+    """The kind of a record: a note or a decision record, a changelog, or a README."""
 
     DECISION = "decision"
     CHANGES = "changes"
@@ -31,8 +31,10 @@ class Kind(enum.Enum):
 
 
 class Favor(NamedTuple):
-    """What a record has before pages, in thousandths: the factor of its score, and the part of the
-    best score from which on it has a rank among the first.
+    """The favor of a record over pages, in thousandths.
+
+    `gain`: the factor of its score. `near`: the part of the best score from which on it gets one of
+    the first ranks.
     """
 
     gain: int
@@ -41,10 +43,10 @@ class Favor(NamedTuple):
 
 USUAL = {Kind.DECISION: Favor(1300, 500), Kind.CHANGES: Favor(1000, 1001), Kind.README: Favor(1100, 1001)}
 ASKED = {Kind.DECISION: Favor(2000, 350), Kind.CHANGES: Favor(1300, 350), Kind.README: Favor(1300, 350)}
-"""Of a kind that the question asks for, such as `why did we choose X` and `since which version`."""
+"""The favor of a kind that the question asks for: `why did we choose X`, `since which version`."""
 
 ALIKE, _RESERVED = 700, 2
-"""The part of the best record's score from which on a second record has such a rank."""
+"""Minimum score of a second record for such a rank, as a part of the score of the best record."""
 
 FIRST = 3
 
@@ -52,17 +54,17 @@ _LONGEST_TITLE = 100
 _ITEMS = ("- ", "* ", "+ ", "• ")
 
 BEYOND = 10**7
-"""Divisor of what a score exceeds the best one by: shown scores stay at 1, in the same order."""
+"""Divisor of the excess of a score over the best one: shown scores stay at 1, in the same order."""
 
 PATTERNS = ("%notes/%", "%adr%", "%decision%", "readme%", "%change%", "%history%", "%news%", "%release%")
-"""What the paths of records are like in SQL; `kind_of` decides."""
+"""SQL patterns of paths that may be records; `kind_of` decides."""
 
 _DECISIONS = r"^(?:docs?/)?notes/|(?:^|/)(?:adrs?|(?:[a-z]+[-_])?decisions?|(?:[a-z]+[-_])?decision[-_]records?)/|(?:^|/)adr[-_]?\d"
 _CHANGES = r"(?:^|/)(?:change(?:s|[-_]?logs?)|history|news|release(?:s|[-_]?notes))(?:\.[a-z-]+)*$"
 _PATHS = {
     Kind.DECISION: re.compile(_DECISIONS, re.IGNORECASE),
     Kind.CHANGES: re.compile(_CHANGES, re.IGNORECASE),
-    Kind.README: re.compile(r"^readme(?:\.[a-z-]+)*$", re.IGNORECASE),  # of the whole repository
+    Kind.README: re.compile(r"^readme(?:\.[a-z-]+)*$", re.IGNORECASE),  # only at the top of the repository
 }
 
 _AUTHORS = (
@@ -77,7 +79,7 @@ _ASKS = {Kind.DECISION: re.compile(_AUTHORS), Kind.CHANGES: re.compile(_CHANGE),
 
 
 _NO_FOLDER = ("", ".")
-"""Bases of collections into which no folder was imported, so that people and agents wrote them."""
+"""Import bases of collections that people and agents wrote, because no folder was imported."""
 
 _NAME = re.compile(r"(?:^|[-_])(?:notes|decisions|adrs?)$", re.IGNORECASE)
 
@@ -90,7 +92,7 @@ def holds_records(collection: StoredCollection) -> bool:
 
 
 class RecordFinder:
-    """Knows the records of an index."""
+    """The records of an index, found once."""
 
     def __init__(self, index: IndexReader) -> None:
         self._index = index
@@ -143,7 +145,9 @@ class RecordFinder:
         return {first: most + 2} | ({first + 1: most + 1} if has_next else {})
 
     def _kinds_of(self, collection: str) -> Mapping[int, Kind]:
-        """Return the kinds of rows; none for a collection whose documents are all records."""
+        """Return the kinds of the rows of records; empty for a collection whose documents are all
+        records.
+        """
         if collection not in self._kinds:
             whole = holds_records(self._index.collections[collection].collection)
             documents = () if whole else self._index.rows_like(collection, PATTERNS)
@@ -157,12 +161,12 @@ class RecordFinder:
 
 
 def kind_of(doc_id: str) -> Kind | None:
-    """Return what kind of record a document is by its path; None for a page."""
+    """Return the kind of record of a document, by its path; None for a page."""
     return next((kind for kind, path in _PATHS.items() if path.search(doc_id)), None)
 
 
 class RecordQuestion:
-    """What a question asks of records."""
+    """The favors of records for one question."""
 
     def __init__(self, text: str) -> None:
         lower = text.lower()

@@ -168,8 +168,8 @@ class Searcher:
     def is_weak(self, query: Query, hits: Sequence[Hit]) -> bool:
         """Return whether these hits are a weak answer (`retrieval.weakness`).
 
-        An answer by vectors of a model that was not measured is never weak. The errors are those of
-        `search`.
+        An answer by vectors of a model without a measured limit is never weak. The errors are those
+        of `search`.
         """
         if not hits:
             return False
@@ -188,7 +188,7 @@ class Searcher:
             return not weakness.shares_rare_word(hits[0], holding, texts)
 
     def _is_near(self, text: str, hits: Sequence[Hit]) -> bool:
-        """Return whether a cosine reaches what unrelated texts reach, or was not measured."""
+        """Return whether a cosine reaches the limit of unrelated texts, or there is no limit."""
         limits = [self._query_vectors.stored_with(self._held[hit.collection]).unrelated for hit in hits]
         cosines = self._cosines(text, hits)
         return any(limit is None or cosine >= limit for limit, cosine in zip(limits, cosines, strict=True))
@@ -289,7 +289,7 @@ class Searcher:
         return _Ranking(asked, ranked, self._ordered(ranked.scores)[: query.k], {})
 
     def _merge_kinds(self, text: str, documents: _Ranking, code: _Ranking) -> list[_Candidate]:
-        """Return documents and pieces of code as one list."""
+        """Return documents and code as one ranked list."""
         from vmrag_link.retrieval import kinds  # many repositories have one kind
 
         by_vector = round(fusion.WHOLE * self._ranking.vector_weight)
@@ -300,7 +300,7 @@ class Searcher:
         return kinds.alternate_kinds(documents.candidates, code.candidates)
 
     def _rank_distinct(self, asked: Asked, query: Query, per_document: int) -> _Ranking:
-        """Return the best `k` chunks, of which none is a translation or a copy of another one."""
+        """Return the best `k` chunks, without translations and copies of each other."""
         depth = query.k + MORE
         while True:
             ranked = self._ranker.best(asked, query.mode, depth, per_document=per_document)
@@ -316,7 +316,7 @@ class Searcher:
         return _Ranking(asked, ranked, chosen, also_in)
 
     def _lower_data(self, ranked: Iterable[_Candidate], question: str) -> list[_Candidate]:
-        """Return ranked passages with data after text of about the same score."""
+        """Return ranked passages, with data after text of about the same score."""
         from vmrag_link.retrieval import prose  # a ranking by words or vectors alone has no such signals
 
         lowered: list[_Candidate] = []

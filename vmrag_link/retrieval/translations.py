@@ -1,7 +1,7 @@
-"""Which documents are translations of others, by their paths, and the language of a question.
+"""Find documents that are translations of others, by their paths, and the language of a question.
 
-A document is a translation if a part of its path is a language, and if a document of the same path
-exists without this part, or with English instead.
+A document is a translation if a part of its path is a language, and if a document with the same
+path without this part, or with English in its place, exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TREES = {"docs": ("docs",), "blog": ("blog",), "pages": ("src/pages",)}
 
 
 def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
-    """Yield the language that a path may name, with a path that the original would then have."""
+    """Yield the language that a path may name, and the path that the original would have."""
     folders = doc_id.split("/")
     name = folders.pop()
     for number, folder in enumerate(folders):
@@ -44,7 +44,9 @@ def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
 
 
 def _in_other_tree(before: list[str], after: list[str]) -> Iterator[str]:
-    """Yield paths without the folder of a language, which is between these parts."""
+    """Yield the possible paths of an original without the folder of its language, between these
+    parts.
+    """
     yield "/".join([*before, *after])
     if before and before[-1].lower() in _WRAPPERS:
         yield "/".join([*before[:-1], *after])
@@ -65,7 +67,7 @@ def choose_originals(
 ) -> dict[str, tuple[str, str]]:
     """Return the translations among documents, each with its language and its original.
 
-    `existing` returns those of some ids that documents have.
+    `existing`: returns which of some ids are documents.
     """
     named = {doc_id: [*find_originals(doc_id)] for doc_id in doc_ids}
     there = existing({path for some in named.values() for _, path in some})
@@ -89,7 +91,7 @@ _SCRIPTS = {
     "uk": "[\u0456\u0457\u0454\u0491]",
     "ru": "[\u0400-\u04ff]",
 }
-"""Letters of languages. The first one with a letter in a question is its language."""
+"""Letters by language. A question has the first language of which it has a letter."""
 
 _SMALL_WORDS = {
     "en": "a an and are can do does for how in is of the to we what when where which why with",
@@ -106,9 +108,10 @@ _SMALL_WORDS = {
 
 
 def language_of(question: str, languages: AbstractSet[str]) -> str:
-    """Return which of these languages, or English, a question has by its letters or small words.
+    """Return the language of a question, by its letters or small words: one of `languages`, or
+    English.
 
-    Return an empty text if that is unknown.
+    Return an empty text if the language is unknown.
     """
     for language, letters in _SCRIPTS.items():
         if re.search(letters, question):

@@ -1,9 +1,9 @@
-"""Which answers are weak, and which passages are worth reading.
+"""Find weak answers, and passages that are worth reading.
 
 An answer is weak if its best hit shares no rare word with the question, and if no cosine of its
-first hits reaches what unrelated texts reach (`Model.unrelated`). Rare is a word that is about as
-rare as the rarest one of the question, which may be in no text. An answer by words alone has no
-cosines: it is weak if none of its first hits covers the question. Neither changes a ranking.
+first hits reaches the limit of unrelated texts (`Model.unrelated`). A word is rare if it is about
+as rare as the rarest word of the question, even if no text has it. An answer by words alone has no
+cosines: it is weak if none of its first hits covers the question. This module changes no ranking.
 `bench/weakness.py` has the figures.
 """
 
@@ -21,16 +21,16 @@ _RARE = 0.9
 """From this part of the rarest word's weight on, a word is rare."""
 
 _COVERED = 0.4
-"""The part of the weight of a question's words from which on a hit covers it."""
+"""A hit covers a question if it has at least this part of the weight of its words."""
 
 _WORTH = 0.6
 """From this part of the best score on, a hit is worth reading."""
 
 
 def worth_reading(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """Return the first hits of a hybrid ranking without those that are far below the best.
+    """Return the first hits of a hybrid ranking, without those that are far below the best.
 
-    If documents and code answer, the kind that is less likely keeps a few hits.
+    If documents and code answer, up to `FIRST_HITS` hits of the less likely kind stay.
     """
     likely = [hit for hit in hits if hit.kind == hits[0].kind]
     other = [hit for hit in hits if hit.kind != hits[0].kind]
@@ -62,7 +62,7 @@ def _holds_word(terms: Collection[tuple[str, ...]], word: tuple[str, ...]) -> bo
 
 
 def covers_question(hit: Hit, holding: Mapping[tuple[str, ...], int], texts: int) -> bool:
-    """Return whether a hit by words alone has a rare word of a question, or much of all its words.
+    """Return whether a hit by words has a rare word of a question, or a large part of its words.
 
     The arguments are those of `shares_rare_word`.
     """
