@@ -2,8 +2,9 @@
 
     python clients/sbom.py FOLDER
 
-It lists each package of `constraints.txt` with the checksums of its files: the versions that the
-checks ran with. It is the same to the last byte wherever it is made.
+It lists each package of `constraints.txt` with the checksums of its files. The
+versions are those that the checks used.
+Every machine prints the same bytes.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def definitions(
 
 
 def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str) -> Iterator[str]:
-    """`commit`: whose files answer, if not those of the work tree."""
+    """Yield the lines of a list. `commit`: the commit that answers; empty for the work tree."""
     if not report.definitions:
         more = f"vmrag query --symbols {quoted(f'*{report.name}*')}"
         hint = "" if "*" in report.name else f" With * for any letters: {more}"
@@ -161,7 +161,7 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
 
 
 class RelatedName(Record, frozen=True):
-    """Which code is listed for a name."""
+    """A name, and the relation of the code to list."""
 
     relation: Relation
     name: str
@@ -191,7 +191,7 @@ def show_related(
 
 
 def _relation_lines(report: RelationReport, invocation: Invocation, commit: str) -> Iterator[str]:
-    """`commit`: whose files answer, if not those of the work tree."""
+    """Yield the lines of a list. `commit`: the commit that answers; empty for the work tree."""
     top = Path(report.kb.worktree)
 
     def describe_place(path: str, line: int) -> str:

@@ -195,7 +195,7 @@ def describe_requirement(version: str) -> str:
 
 
 def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, most: int) -> Iterator[str]:
-    """Yield the lines about tracked files that are in no source; none if all are in one."""
+    """Yield lines about tracked files that are in no source."""
     if not counts:
         return
     names = [f"{number} {'*' if ending.startswith('.') else ''}{ending}" for ending, number in counts.items()]

@@ -1,4 +1,4 @@
-"""`vmrag blame`: who wrote each line of a document."""
+"""`vmrag blame`: show the revision that wrote each line of a document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 20
-"""Characters of an author's name."""
+"""Maximum number of characters of an author's name."""
 
 
 _DAY = len("2026-01-31")
@@ -88,7 +88,7 @@ def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
 
 
 def _writer(info: BlamedCommit | None) -> str:
-    """The author of a commit, and the day."""
+    """Return the author and the day of a commit."""
     return f"{_author(info.author)} {info.date[:_DAY]}" if info else NOT_COMMITTED
 
 
@@ -97,7 +97,7 @@ def _author(author: str) -> str:
 
 
 def _beside(info: PinnedRevision | None) -> str:
-    """The code that pinned it first, its author, and the day."""
+    """Return the first git commit that pins the revision, with its author and day."""
     if info is None:
         return NOT_COMMITTED
     commit = info.commits[-1].commit[:SHORT_COMMIT] if info.commits else "-" * SHORT_COMMIT

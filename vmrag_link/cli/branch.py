@@ -1,4 +1,4 @@
-"""`vmrag branch`: the KB branches."""
+"""`vmrag branch`: list KB branches, or switch to one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The core's commands: topic, name, and what each does in a line. Those of toolsets come beside
-them where all commands are meant, or one that the core does not have.
+"""The commands of the core, with their topics and one line about each.
 
-A command is the function `command` of the module in `vmrag_link.cli` that has its name.
+Commands of toolsets are added only to the list of all commands, and if the core has no command of a
+name. A command is the function `command` of the module in `vmrag_link.cli` with its name.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ COMMANDS = {name: line for commands in TOPICS.values() for name, line in command
 
 
 def list_everyday() -> Mapping[str, Mapping[str, str]]:
-    """Return the line of each everyday command, by topic and name."""
+    """Return the lines of everyday commands, by topic and name."""
     lines = {topic: {name: line for name, line in some.items() if name in EVERYDAY} for topic, some in TOPICS.items()}
     return {topic: some for topic, some in lines.items() if some}
 
 
 def list_all() -> Mapping[str, Mapping[str, str]]:
-    """Return the line of each command, by topic and name. Commands of toolsets are included."""
+    """Return the lines of all commands, also those of toolsets, by topic and name."""
     lines = {topic: dict(some) for topic, some in TOPICS.items()}
     for name, (_, command) in _of_toolsets().items():
         lines.setdefault(command.topic, {})[name] = command.about

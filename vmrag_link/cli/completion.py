@@ -1,4 +1,4 @@
-"""`vmrag completion`: the completion script of a shell."""
+"""`vmrag completion`: print the completion script of a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vmrag diff`: the documents that differ between two places."""
+"""`vmrag diff`: show the documents that differ between two places."""
 
 from __future__ import annotations
 

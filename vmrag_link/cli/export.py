@@ -1,4 +1,4 @@
-"""`vmrag export`: write the documents back as files."""
+"""`vmrag export`: write stored documents to files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vmrag gc`: delete what no pin needs."""
+"""`vmrag gc`: delete unused revisions, indexes and vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vmrag help`: the help of a command."""
+"""`vmrag help`: explain a command."""
 
 from __future__ import annotations
 

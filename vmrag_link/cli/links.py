@@ -1,4 +1,4 @@
-"""`vmrag links`: the table of code commits and their revisions."""
+"""`vmrag links`: show the revisions of git commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vmrag list`: the documents."""
+"""`vmrag list`: list the documents."""
 
 from __future__ import annotations
 

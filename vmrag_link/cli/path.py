@@ -1,4 +1,4 @@
-"""`vmrag path`: where the knowledge base, the index and the Chroma store are."""
+"""`vmrag path`: print the path of the knowledge base, the index or the Chroma store."""
 
 from __future__ import annotations
 

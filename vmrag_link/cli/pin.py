@@ -1,4 +1,4 @@
-"""`vmrag pin`: let .dolt-version name a revision."""
+"""`vmrag pin`: pin a revision in `.dolt-version`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vmrag remote`: the remotes of the knowledge base."""
+"""`vmrag remote`: show the remotes of the knowledge base."""
 
 from __future__ import annotations
 

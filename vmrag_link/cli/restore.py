@@ -75,7 +75,7 @@ def command(
 def _restore_notes(
     ws: Workspace, names: tuple[str, ...], ref: str | None, *, undo: bool, within: str | None
 ) -> RestoredNotes | None:
-    """Restore notes; None if the names mean stored documents."""
+    """Restore notes. Return None if the names are those of stored documents."""
     if undo and (ref is not None or len(names) > 1):
         raise UsageInvalid("--undo takes one name at most, and no --source.", hint="vmrag restore --undo")
     if not (undo or (names and ws.sources.writable())):
@@ -89,7 +89,7 @@ def _restore_notes(
     except GitReferenceMissing:
         if not ws.initialized:
             raise
-        return None  # it may be a revision of the knowledge base
+        return None  # the ref may be a revision of the knowledge base
     return note_restore.restore_notes(ws, selection.documents, ref=ref) if selection else None
 
 

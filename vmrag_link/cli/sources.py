@@ -168,7 +168,7 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
 
 
 def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str]:
-    """All but those that `_next` names."""
+    """Yield the lines about files, except those of `_next`."""
     others = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
     others = {ending: number for ending, number in others.items() if number}
     yield from describe_uncovered(others, report.needs_extra, most=len(others) if most is None else most)

@@ -1,4 +1,4 @@
-"""What commands that write documents share."""
+"""Options and output of the commands that write documents."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def knowledge_base_of(workspace: Workspace) -> Iterator[None]:
 
 
 def to_json(result: WriteResult[Any]) -> dict[str, Any]:
-    """Return the JSON of `rm` and `restore`. `branch` is None if nothing was changed."""
+    """Return the JSON of `rm` and `restore`. Without a change, `branch` is None."""
     return {**to_builtins(result.report), "branch": result.branch, "pending": result.pending}

@@ -140,7 +140,7 @@ class Sources:
         return self._proposals
 
     def propose_for(self, paths: Iterable[str], stored: Collection[str] = ()) -> tuple[SourceSettings, ...]:
-        """Return the sources that name what can be read of these files of the work tree."""
+        """Return proposed sources for the readable files among these files of the work tree."""
         from vmrag_link.sources import first_bytes, proposal
 
         beginnings = functools.partial(first_bytes.in_work_tree, self._ws.places)

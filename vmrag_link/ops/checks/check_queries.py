@@ -84,7 +84,7 @@ class CheckedQuery(Record, frozen=True):
     order: tuple[str, ...] | None = None
     recorded: Literal["new", "changed"] | None = None
     relevant: tuple[str, ...] = ()
-    """The full names of the documents that a person expects."""
+    """Return the full names of the expected documents."""
 
 
 class GoldenReport(Record, frozen=True):

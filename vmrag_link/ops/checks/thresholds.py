@@ -12,16 +12,19 @@ from vmrag_link.models import Record
 from vmrag_link.paths import QUERIES_NAME
 
 _DEVIATIONS = 1.959964
-"""Standard deviations on each side of the mean that have 95 % of a normal distribution."""
+"""Number of standard deviations on each side of the mean that include 95 % of a normal
+distribution.
+"""
 
 
 class GoldenMetrics(Record, frozen=True):
-    """Means over the `judged` queries, those that say which documents answer them.
+    """Means over the `judged` queries, which are the queries that name documents.
 
-    `recall`: the share of these documents among the first k chunks. `mrr`: 1 / the place of the
-    first of them among the documents that were found, 0 if none was. `ndcg`: each of them counts
-    less at a later place (1 / log2(place + 1)), as a share of the best order. The intervals have
-    the true mean with 95 % confidence, if the queries are a sample of those that people ask.
+    `recall`: the share of the named documents among the first k chunks. `mrr`: 1 / the rank of the
+    first named document among the returned documents, 0 without one. `ndcg`: a named document has
+    less weight at a later rank (1 / log2(rank + 1)), and the sum is divided by that of the best
+    order. The intervals include the true mean with 95 % confidence, if the queries are a sample of
+    those that people ask.
     """
 
     judged: int
@@ -123,7 +126,7 @@ def measured(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk]]]) ->
 
 
 def _discounted_gain(wanted: frozenset[str], documents: Sequence[str]) -> float:
-    """Return nDCG of one ranking. It is rounded: logarithms differ between machines."""
+    """Return the nDCG of one ranking, rounded, because logarithms differ between machines."""
     reached = sum(1 / math.log2(place + 1) for place, name in enumerate(documents, 1) if name in wanted)
     best = sum(1 / math.log2(place + 1) for place in range(1, len(wanted) + 1))
     return round(reached / best, 9)
@@ -132,8 +135,9 @@ def _discounted_gain(wanted: frozenset[str], documents: Sequence[str]) -> float:
 def confidence_interval(mean: float, count: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a mean of values between 0 and 1.
 
-    It is never empty, unlike one made of the deviation: ten queries that are all answered do not
-    prove that the next one is. For values other than 0 and 1 it is wider than necessary.
+    It is never empty, unlike an interval made from the standard deviation: ten correct answers do
+    not prove that the next one is correct. For values other than 0 and 1 it is wider than
+    necessary.
     """
     spread = _DEVIATIONS**2 / count
     centre = (mean + spread / 2) / (1 + spread)

@@ -1,4 +1,4 @@
-"""Golden queries as TREC files, which `ir_measures`, `ranx` and `trec_eval` read."""
+"""Write golden queries as TREC files, which `ir_measures`, `ranx` and `trec_eval` read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrecFiles(Record, frozen=True):
 def write_trec(report: GoldenReport, folder: Path) -> TrecFiles:
     """Write the expected and the returned documents of the queries that name documents.
 
-    Raises `QueriesInvalid` if none does, and `FileFailed`.
+    Raises `QueriesInvalid` if no query names documents, and `FileFailed`.
     """
     judged = [query for query in report.queries if query.relevant]
     if not judged:
@@ -49,7 +49,7 @@ def write_trec(report: GoldenReport, folder: Path) -> TrecFiles:
 
 
 def _quote_name(name: str) -> str:
-    """Return a name as one word, which the files need; different names stay different."""
+    """Return a name without white space, as the files require. Different names stay different."""
     return quote(name, safe="/:()[]!,;+*~$@&=?#'\"")
 
 
@@ -58,7 +58,9 @@ def _list_expected(query: CheckedQuery, name: str) -> Iterator[str]:
 
 
 def _list_returned(query: CheckedQuery, name: str) -> Iterator[str]:
-    """The score is the reversed rank, because readers sort documents of equal scores anew."""
+    """Yield the lines of a run. The score is the reversed rank, because readers sort documents by
+    score.
+    """
     documents = documents_of(query.found)
     for rank, document in enumerate(documents, start=1):
         yield f"{name} Q0 {_quote_name(document)} {rank} {len(documents) - rank + 1} {_TAG}"

@@ -65,8 +65,8 @@ class LeftOutRow(Record, frozen=True):
 
 
 class SubmoduleRow(Record, frozen=True):
-    """A submodule. `commit`: the one that the tree names. `files`: how many it has; None if the
-    commit is not in this clone. `is_read`: the sources read its files.
+    """A submodule. `commit`: the commit that the tree names. `files`: the number of its files; None if
+    the commit is not in this clone. `is_read`: the sources read its files.
     """
 
     path: str
@@ -76,8 +76,9 @@ class SubmoduleRow(Record, frozen=True):
 
 
 class LinkedFolderRow(Record, frozen=True):
-    """A symbolic link to a folder, through which no source reads. `files`: how many tracked files
-    the folder has; None if it is outside the repository.
+    """A symbolic link to a folder. No source follows it.
+
+    `files`: the number of tracked files in the folder; None if it is outside the repository.
     """
 
     path: str
@@ -195,7 +196,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
 
 
 _MOST_COUNTED = 200
-"""Submodules whose files are counted: each takes a process."""
+"""Maximum number of submodules whose files are counted, because each starts a process."""
 
 
 @beside.one_deadline()
@@ -210,7 +211,7 @@ def _list_submodules(ws: Workspace, nested: NestedPaths, read: Collection[str]) 
 def _list_linked_folders(
     ws: Workspace, nested: NestedPaths, tracked: Iterable[str], *, of_work_tree: bool
 ) -> tuple[LinkedFolderRow, ...]:
-    """Return the links to folders. Of a commit, the folders outside the repository are unknown."""
+    """Return the links to folders. For a commit, links out of the repository are left out."""
     targets = submodules.read_targets(ws.places, nested.links)
     folders = {path: posixpath.normpath(posixpath.join(posixpath.dirname(path), to)) for path, to in targets.items()}
     wanted = {*folders.values()}
@@ -224,7 +225,7 @@ def _list_linked_folders(
 
 
 def _list_parents(path: str) -> Iterator[str]:
-    """Yield the folders around a file, the top as `.`."""
+    """Yield the folders that contain a file, with `.` for the top."""
     while path := posixpath.dirname(path):
         yield path
     yield "."
@@ -248,7 +249,7 @@ class Unnamed(NamedTuple):
 
 
 def find_unnamed(ws: Workspace, uncovered: Sequence[str]) -> Unnamed:
-    """Return the sources that could name some of these files, which no source names."""
+    """Return the source settings to propose for these files, which are in no source."""
     names = {*ws.stored_collections(), *(source.collection for source in ws.config.sources)}
     possible = ws.sources.propose_for(uncovered, names)
     endings = count_endings(path for path in uncovered if rules.source_of(possible, path))
@@ -256,7 +257,7 @@ def find_unnamed(ws: Workspace, uncovered: Sequence[str]) -> Unnamed:
 
 
 def find_uncovered(sources: Sequence[SourceSettings], tracked: Iterable[str]) -> list[str]:
-    """Return the files that no source names. What an `exclude` names is meant to be out."""
+    """Return the files that are neither in a source nor excluded from one."""
     is_named = rules.path_matcher(tuple(pattern for source in sources for pattern in (*source.paths, *source.exclude)))
     return [path for path in tracked if not path.startswith(_OURS) and not is_named(path)]
 
@@ -268,7 +269,9 @@ def count_endings(paths: Iterable[str]) -> dict[str, int]:
 
 
 def find_extra(uncovered: Iterable[str]) -> str:
-    """Return how to install what cuts the code among these files; empty if nothing is missing."""
+    """Return the command that installs the extra for these files of code; empty if nothing is
+    missing.
+    """
     missing = languages.problem() and any(languages.language_of(path) in languages.GRAMMARS for path in uncovered)
     return languages.EXTRA_HINT if missing else ""
 

@@ -17,14 +17,15 @@ _COMMON = frozenset(
         "value values write"
     ).split()
 )
-"""Names of methods that many types have. A file that calls such a method names its class."""
+"""Names of methods of many types. A call of such a name matches only if the file names the class.
+"""
 
 _SELF = frozenset("self this cls Self @".split())
 _WITHOUT_SELF = frozenset("java c c_sharp swift ruby".split())
-"""Families in which a method calls another one of its class without `self`."""
+"""Families in which a method calls another method of its class without `self`."""
 
 _WITH_IMPORTS = frozenset("python javascript rust".split())
-"""Families in which a function of another file is imported by its name."""
+"""Families in which a function of another file is imported by name."""
 
 _NOT_CALLED = frozenset("table view index schema sequence policy trigger type".split())
 
@@ -96,7 +97,7 @@ class CallMatcher:
         return same_file or own in self._classes_with(definition) or self._is_near(site, file, definition)
 
     def _classes_with(self, definition: Definition) -> frozenset[str]:
-        """Return the class of a definition, and those whose first lines name such a class."""
+        """Return the class of a definition, and the classes that name it in their first lines."""
         owner = definition.owner_name
         if owner not in self._heirs:
             classes, last = {owner}, {owner}
@@ -116,7 +117,7 @@ class CallMatcher:
                     yield name
 
     def _is_module(self, receiver: str, file: CodeFile, definition: Definition) -> bool:
-        """Return True if a function is called as one of its module or namespace."""
+        """Return True if the call names the module or namespace of a function."""
         if not receiver:
             return False
         parts = {*module_parts(definition.path), *definition.owner.split(".")}
@@ -128,7 +129,9 @@ class CallMatcher:
         return self._leads_to(imported, file, definition)
 
     def _is_near(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
-        """Return True if a method may be meant: few types have it, or the file names its class."""
+        """Return True if the call may mean a method: few types have the name, or the file names the
+        class.
+        """
         if site.name.lower() not in _COMMON or file.path == definition.path:
             return True
         classes = self._classes_with(definition)
@@ -148,7 +151,7 @@ class CallMatcher:
         return not last or last in parts or file.family != "python" or imported.name != "*"
 
     def is_internal(self, imported: Imported, file: CodeFile) -> bool:
-        """Return True if an import is of these files, as its text tells."""
+        """Return True if the text of an import names these files."""
         module = imported.module
         if file.family == "python":
             return module.startswith(".") or module.partition(".")[0] in self._files.python_roots
@@ -174,7 +177,7 @@ def _plain_letters(name: str) -> str:
 
 
 def _is_short_for(receiver: str, name: str) -> bool:
-    """Return True if a variable is called like a class: `session`, `ctx` for a context."""
+    """Return True if a variable has the name of a class: `session`, or `ctx` for a context."""
     if len(receiver) < _SHORTEST or not name:
         return False
     letters = iter(name)
@@ -182,7 +185,7 @@ def _is_short_for(receiver: str, name: str) -> bool:
 
 
 def _last_part(module: str, path: str) -> str:
-    """Return the last part of an import: the folder of the file for `.`."""
+    """Return the last part of an import; for `.`, the folder of the file."""
     parts = [part for part in module.replace("/", ".").split(".") if part]
     if parts:
         return parts[-1] if parts[-1] not in ("js", "ts", "index", "mjs") or len(parts) == 1 else parts[-2]

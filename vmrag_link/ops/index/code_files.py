@@ -18,15 +18,17 @@ from vmrag_link.retrieval.narrowed import NarrowedDocument, NarrowingFilter, Wan
 from vmrag_link.retrieval.narrowing import Narrowing
 
 Declared = tuple[str, str, int, int]
-"""Symbol, kind, line and last line, as a piece declares it."""
+"""Symbol, kind, first line and last line of a declaration."""
 
 _NAMED_OWNERS = frozenset(("javascript", "c", "ruby"))
-"""Families in which the owner of a method may be declared in another file, or nowhere."""
+"""Families in which the owner of a method may be declared in another file, or not at all."""
 
 
 class Definition(NamedTuple):
-    """`owner`: the class, module or function around it, empty at the top, and its kind, empty if
-    the file does not declare it. `signature`: its first line in C.
+    """A definition.
+
+    `owner`: the class, module or function around it, and its kind; empty at the top, or if the file
+    does not declare it. `signature`: the first line, in C.
     """
 
     collection: str
@@ -53,7 +55,7 @@ class Definition(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """True if it is called on an object or a class."""
+        """True if it is a member of an object or a class."""
         if self.kind in ("method", "property") or self.owner_kind in CLASSES:
             return True
         return bool(self.owner) and not self.owner_kind and self.family in _NAMED_OWNERS
@@ -65,7 +67,7 @@ class Definition(NamedTuple):
 
 
 class CodeFile:
-    """A file of code: its text, what it declares and what it imports."""
+    """A file of code, with its declarations and imports."""
 
     def __init__(self, collection: str, document: NarrowedDocument, index: IndexReader) -> None:
         self.collection, self.path = collection, document.doc_id
@@ -119,7 +121,7 @@ class CodeFile:
         return Definition(self.collection, self.path, symbol, kind, line, last_line, signature, owner, owner_kind)
 
     def innermost_around(self, line: int) -> Declared:
-        """Return the innermost definition around a line, but no value; else empty texts."""
+        """Return the innermost definition around a line, except values; else empty texts."""
         inner: Declared = ("", "", 0, 0)
         for row in self.declared:
             is_value = row[1] in VALUE_KINDS or row[1] == "macro"
@@ -136,7 +138,7 @@ class CodeFile:
         return symbol.rpartition(".")[2]
 
     def declares_at(self, name: str, offset: int) -> bool:
-        """Return whether a name that looks like a call is that of a definition.
+        """Return whether a name that looks like a call belongs to a definition.
 
         The line of a definition may begin above its name, for example with the type in C.
         """
@@ -166,7 +168,7 @@ class CodeFiles:
         self._firsts = [file.document.first for file in self._files]
 
     def with_word(self, word: str, *, names: bool = False) -> Iterator[CodeFile]:
-        """Return the files that hold a word. `names`: that declare it."""
+        """Return the files that contain a word. `names`: only files that declare it."""
         numbers = {
             bisect.bisect_right(self._firsts, row) - 1
             for terms in keywords.terms_of([word.lower()])
@@ -175,11 +177,11 @@ class CodeFiles:
         return (self._files[number] for number in sorted(numbers))
 
     def files_at(self, places: Collection[tuple[str, str]]) -> list[CodeFile]:
-        """Return the files at these places: collection and path of each."""
+        """Return the files with these collections and paths."""
         return [file for file in self._files if (file.collection, file.path) in places]
 
     def definitions_of(self, wanted: str) -> list[Definition]:
-        """Return the definitions of a dotted name, of which `*` is any letters."""
+        """Return the definitions of a dotted name, in which `*` matches any letters."""
         symbol = WantedSymbol(wanted, within=False)
         return [
             file.define_row(row)
@@ -194,12 +196,12 @@ class CodeFiles:
 
     @cached_property
     def folders(self) -> frozenset[str]:
-        """The names of all folders with code, and of all its files without endings."""
+        """The names of all folders with code, and of all files without endings."""
         return frozenset(part for file in self._files for part in module_parts(file.path))
 
     @cached_property
     def python_roots(self) -> frozenset[str]:
-        """First parts of modules that are imported from these files."""
+        """The first parts of modules that are imported from these files."""
         files = [file.path for file in self._files if file.family == "python"]
         packages = {path.rpartition("/")[0] for path in files if path.rpartition("/")[2].startswith("__init__.")}
         roots = set[str]()
@@ -214,7 +216,7 @@ class CodeFiles:
 
 
 def module_parts(path: str) -> list[str]:
-    """Return the parts of a module that is a file: `pkg/a/__init__.py` is `pkg.a`."""
+    """Return the parts of the module name of a file: `pkg.a` for `pkg/a/__init__.py`."""
     folders, _, name = path.rpartition("/")
     stem = name.partition(".")[0]
     parts = folders.split("/") if folders else []
@@ -222,5 +224,5 @@ def module_parts(path: str) -> list[str]:
 
 
 def definitions_among(files: Iterable[CodeFile], name: str) -> list[Definition]:
-    """Return the definitions in some files whose last part is a name."""
+    """Return the definitions in these files whose names end with this part."""
     return [file.define_row(row) for file in files for row in file.declared if row[0].rpartition(".")[2] == name]

@@ -114,7 +114,7 @@ class HitPacker:
     def _packable(
         self, hits: Sequence[Hit], neighbours: int
     ) -> tuple[list[PackableHit], dict[Hashable, PackableDocument]]:
-        """Return what `packing` takes."""
+        """Return the arguments of `packing` for a hit."""
         places = self._places(hits)
         self._names = names_of_hits(self._searcher, hits)
         packable: list[PackableHit] = []

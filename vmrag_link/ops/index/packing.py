@@ -28,8 +28,8 @@ _FULL = 20
 """The budget counts as full if less than one part in so many is left."""
 
 _FIRST_OF_OTHER_KIND, _FURTHER_OF_OTHER_KIND = 2, 3
-"""Hits of another kind than the first one have no more than one part in so many of the budget,
-unless hits of the first kind leave more.
+"""Divisor of the budget: the maximum part for the less likely kind, unless the first kind leaves
+more.
 """
 
 _MOST_MISSES = 50
@@ -185,7 +185,7 @@ def _same_symbol(one: IndexedPiece, other: IndexedPiece) -> bool:
 
 
 def also_in_line(names: Sequence[str]) -> str:
-    """Return where else a result is, such as `also in: fr, zh-cn, examples/a.md`, or nothing."""
+    """Return other places of a result, such as `also in: fr, zh-cn, examples/a.md`, or nothing."""
     if not names:
         return ""
     more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
@@ -259,7 +259,7 @@ class _Packer:
         return (self._budget - self.used) * _FULL < self._budget
 
     def lift_share(self) -> None:
-        """Let hits of each kind have what is left."""
+        """Let hits of each kind use the rest of the budget."""
         self._shared = False
 
     def _token_limit(self, kind: ContentKind) -> int:

@@ -1,4 +1,4 @@
-"""Answers for programs: each hit with its place and score, or as many as a budget takes."""
+"""Answers for programs: hits with their places and scores, or the best that fit a budget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class PlacedHit(Record, frozen=True):
 
 
 class PlacedHits(Record, frozen=True):
-    """`left_out`: the number of hits that did not fit the budget. The rest is as in
+    """The hits of an answer.
+
+    `left_out`: the number of hits that exceeded the budget. The other fields are as in
     `query.QueryReport`.
     """
 
@@ -40,9 +42,10 @@ class PlacedHits(Record, frozen=True):
 def place_hits(
     ws: ReadableStore, searcher: Searcher, view: View, asked: Query, *, budget: int | None, committed: bool
 ) -> PlacedHits:
-    """Return the best hits of an index that is open. Raises as `query.query`.
+    """Return the best hits of an open index, with their places.
 
-    Without a `budget` in tokens, each hit is a passage. `committed`: as for `HitPacker`.
+    Without a `budget` in tokens, each hit is a passage. `committed`: as in `HitPacker`. The errors
+    are those of `query.query`.
     """
     found = answer(ws, searcher, view, asked)
     packer, left_out = HitPacker(ws, searcher, view, committed=committed), 0

@@ -144,7 +144,7 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
 
 @contextlib.contextmanager
 def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
-    """The index of another place than the work tree; nobody removes it meanwhile."""
+    """The index of another place than the work tree. No process removes it while it is open."""
     head = plumbing.head(ws.places).commit
     with contextlib.ExitStack() as held:
         folder = held.enter_context(ws.reader.index_of(at.revision)) if at.revision else None

@@ -1,6 +1,7 @@
-"""Which code calls a name, and what a name calls: by names and imports, without types.
+"""Find callers and callees of a name, by names and imports, without types.
 
-The index names the files that hold a word. Their texts are compared with what they import.
+The index returns the files that contain a word. Then the imports of these files decide which
+definition a call means.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ Relation = Literal["callers", "callees"]
 RELATIONS: tuple[Relation, ...] = ("callers", "callees")
 
 MOST_RELATED = 1_000
-"""Callers or callees of one answer."""
+"""Maximum number of callers or callees of one answer."""
 
 MOST_CALLS = 20
-"""Lines of one of them."""
+"""Maximum number of lines of one caller or callee."""
 
 _LONGEST_LINE = 200
 
 
 class CallLine(Record, frozen=True):
-    """`line` counts from 1."""
+    """A line that calls. `line` starts at 1."""
 
     path: str
     line: int
@@ -49,8 +50,10 @@ class CallLine(Record, frozen=True):
 
 
 class RelatedCode(Record, frozen=True, omit_defaults=True):
-    """A caller, or the definition of a callee. `symbol` and `kind`: empty for code outside of all
-    definitions, whose lines are those of its calls. `calls`: the lines that call, up to 20.
+    """A caller, or the definition of a callee.
+
+    `symbol` and `kind`: empty for code outside of all definitions, whose lines are those of its
+    calls. `calls`: the lines that call, up to 20.
     """
 
     path: str
@@ -64,8 +67,10 @@ class RelatedCode(Record, frozen=True, omit_defaults=True):
 
 
 class RelationReport(Record, frozen=True):
-    """`related`: by path and line, up to 1,000; `left_out`: so many more. `definitions`: so many
-    that the name has.
+    """The callers or callees of a name.
+
+    `related`: sorted by path and line, up to 1,000. `left_out`: the number of further ones.
+    `definitions`: the number of definitions of the name.
     """
 
     name: str
@@ -87,10 +92,10 @@ def list_related(
     among: Narrowing | None = None,
     at: RankedRevision | None = None,
 ) -> RelationReport:
-    """Return the code that calls a name, or that the code of a name calls.
+    """Return the callers or callees of a name.
 
-    `among`: only callers or callees in these files. Raises `CollectionMissing`, and `UsageInvalid`
-    if no code defines the name.
+    `among`: only those in these files. Raises `CollectionMissing`, and `UsageInvalid` if no code
+    defines the name.
     """
     asked = narrowing(symbols=[name])
     wanted = asked.symbols[0] if asked else ""

@@ -1,4 +1,4 @@
-"""An index that stays open for many queries, for programs that ask again and again."""
+"""An index that stays open for many queries of one program."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class ReusedIndex:
-    """The index of the work tree as the first query opens it, or of another place (`at`).
+    """The index of the work tree at the first query, or of a git ref (`at`).
 
-    No process removes it before `close_index`. An index with uncommitted documents of the
-    knowledge base is not kept open, because writers would wait: each query opens it again.
+    No process removes it before `close_index`. An index with uncommitted documents of the knowledge
+    base is not kept open, because writers would wait: each query opens it again.
     """
 
     def __init__(self, ws: Workspace, at: RankedRevision | None = None) -> None:
@@ -33,7 +33,7 @@ class ReusedIndex:
 
     @property
     def is_open(self) -> bool:
-        """Return True if an earlier query has left it open."""
+        """Return True if the index is open."""
         return self._opened is not None
 
     def close_index(self) -> None:
@@ -41,12 +41,12 @@ class ReusedIndex:
         self._held.close()
 
     def use_index(self, look: Callable[[Searcher, View], T]) -> T:
-        """Return what `look` returns, as `query.searching` does. Raises the same."""
+        """Return the result of `look`. The errors are those of `query.searching`."""
         try:
             searcher, view = self._opened or self._open_index()
             answer = look(searcher, view)
         except IndexFailed:
-            self.close_index()  # it is built again, for which nobody may read it
+            self.close_index()  # the index is built again, which needs an exclusive lock
             return searching(self._ws, look, at=self._at)
         if self._follows_writers(view):
             self.close_index()
@@ -67,14 +67,14 @@ class ReusedIndex:
 
     @contextlib.contextmanager
     def _view_files(self, notes: tuple[str, ...]) -> Iterator[View]:
-        """The files of sources, which answer alone."""
+        """Open the index of the files of sources alone."""
         with self._ws.sources.here(stored=self._ws.stored_collections()) as opened:
             assert opened is not None  # noqa: S101  sources are configured
             head = plumbing.head(self._ws.places).commit
             yield View(opened.folder, "", None, dirty=False, git_head=head, notes=notes, sources=opened)
 
     def _enter_view(self, opening: contextlib.AbstractContextManager[View]) -> tuple[Searcher, View]:
-        """Keep a view, and its searcher, open in place of the last ones."""
+        """Keep a view and its searcher open, and close the last ones."""
         self.close_index()
         ranking = fusion.ranking(self._at.retrieval) if self._at else self._ws.ranking
         with contextlib.ExitStack() as held:
@@ -85,5 +85,5 @@ class ReusedIndex:
         return searcher, view
 
     def _follows_writers(self, view: View) -> bool:
-        """Return True for the copy that follows uncommitted documents."""
+        """Return True if the view is the working copy, which follows uncommitted documents."""
         return bool(view.revision) and view.folder != self._ws.views.path(view.revision)

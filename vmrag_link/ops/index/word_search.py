@@ -115,7 +115,7 @@ class WordSearch:
         return self._pack_pieces(self._order_kinds(pieces)[:MOST_HITS], read, budget)
 
     def _order_kinds(self, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
-        """Give documents and code places among the first. The kind of the best piece begins."""
+        """Return documents and code in turns. The kind of the best piece begins."""
         of_code = [piece for piece in pieces if self._tree.is_code(piece.key)]
         documents = [piece for piece in pieces if not self._tree.is_code(piece.key)]
         if not of_code or not documents:

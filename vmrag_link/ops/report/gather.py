@@ -71,12 +71,14 @@ def gather(
     findings: Sequence[PinFinding] | None = None,
     past: int | None = None,
 ) -> KnowledgeReport:
-    """What the head brings since it left the base: documents, collections, revisions, answers.
+    """Return what the head changes since it left the base: documents, collections, revisions,
+    answers.
 
-    `findings`: what `vmrag verify` says of the commits, if it was asked already; otherwise it is
-    asked here, without a remote. `past`: the number of commits before the head whose answers to the
-    golden queries are measured. An index that an answer needs is built. Raises as `places_of`,
-    `KnowledgeMoved`, and as the engine.
+    `findings`: the findings of `vmrag verify`, if they exist already; otherwise this function finds
+    them, without a remote. `past`: the number of commits before the head whose answers to the
+    golden queries are measured. The function builds an index that an answer needs.
+
+    Raises `KnowledgeMoved`, and the errors of `places_of` and of the engine.
     """
     if not ws.initialized:
         lazy_fetch.bring(ws, insist=True)

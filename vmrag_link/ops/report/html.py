@@ -154,7 +154,7 @@ def _draw_plot(summary: ReportSummary) -> Any:
     """Return the plot of the history; empty if none was requested."""
     from markupsafe import Markup
 
-    return Markup(plot.draw_history(summary.history) if summary.history else "")  # noqa: S704  numbers and names of ours
+    return Markup(plot.draw_history(summary.history) if summary.history else "")  # noqa: S704  only numbers and our own names
 
 
 @functools.cache

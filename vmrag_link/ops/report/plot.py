@@ -1,6 +1,6 @@
-"""The plot of a report's page: how well earlier commits answer the golden queries, as SVG.
+"""Plot how well earlier commits answer the golden queries, as SVG for the page of a report.
 
-Attributes hold only numbers and class names of ours. The caller shows texts of commits elsewhere.
+Attributes contain only numbers and our class names. The caller escapes and shows texts of commits.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LINES = ("mrr", "ndcg", "recall")
 
 
 def draw_history(history: QualityHistory) -> str:
-    """Return the plot, the oldest commit on the left; empty if no commit could be asked.
+    """Return the plot, with the oldest commit on the left; empty if no commit could be measured.
 
-    Each measure is a line, which has a gap at a commit that could not be asked. The band is the
+    Each measure is a line, with a gap at a commit that could not be measured. The band is the
     confidence of nDCG.
     """
     commits = history.commits[::-1]
@@ -46,7 +46,7 @@ def _draw_parts(commits: Sequence[CommitQuality]) -> Iterator[str]:
 
 
 def _list_runs(commits: Sequence[CommitQuality]) -> Iterator[list[tuple[int, GoldenMetrics]]]:
-    """Yield neighbouring commits that have metrics, with their places."""
+    """Yield runs of neighbouring measured commits, with their positions."""
     run: list[tuple[int, GoldenMetrics]] = []
     for at, commit in enumerate(commits):
         if commit.metrics:

@@ -239,7 +239,10 @@ def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolRepo
 
 
 def related_code(ws: Workspace, asked: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, Standing]:
-    """Return the callers or callees of the symbol. Raises as `list_related`, and `ranked_at`."""
+    """Return the callers or callees of the symbol.
+
+    The errors are those of `list_related` and `ranked_at`.
+    """
     at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
     names = [asked.collection] if asked.collection else None
     found = list_related(ws, asked.symbol, relation, collections=names, among=_without_symbol(asked), at=at)

@@ -138,7 +138,7 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
 
 
 def _show_groups(found: Sequence[PackedPassage]) -> Iterator[str]:
-    """Return the passages, below the title of their kind if documents and code answer."""
+    """Return the passages. If documents and code answer, each kind has a title."""
     for title, passage in group_by_kind(found):
         if title:
             yield f"{title}:"
@@ -146,7 +146,7 @@ def _show_groups(found: Sequence[PackedPassage]) -> Iterator[str]:
 
 
 def _answer_relation(call: Call, asked: NarrowedQuestion, relation: str) -> TextResult:
-    """Return the code that calls a name, or that it calls. Raises `UsageInvalid` without a name."""
+    """Return the callers or callees of a name. Raises `UsageInvalid` without a name."""
     wanted: Relation | None = next((name for name in RELATIONS if name == relation), None)
     if wanted is None:
         raise UsageInvalid(
