@@ -42,7 +42,7 @@ def store_copy(project: Project) -> None:
 
 def test_query_prints_the_path_of_a_file_once_with_its_line(project):
     shown = project.vmrag("query", "thirty seconds", "-k", "1").out
-    assert shown.startswith("1. docs/config.rst:4\n")
+    assert shown.startswith("1. docs/config.rst:4  Config\n")
     assert shown.count("config.rst") == 1
 
 

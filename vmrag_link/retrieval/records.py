@@ -208,7 +208,7 @@ def _first_line(text: str) -> str:
 
 
 def _begins_version(text: str) -> bool:
-    """Return whether a passage begins with the title of a version, and not with an item of a list."""
+    """Return whether a passage begins with the title of a version, not with an item of a list."""
     title = _first_line(text)
     return bool(keywords.versions(title)) and not title.startswith(_ITEMS)
 

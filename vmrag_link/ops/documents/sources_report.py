@@ -65,8 +65,10 @@ class LeftOutRow(Record, frozen=True):
 
 
 class SubmoduleRow(Record, frozen=True):
-    """A submodule. `commit`: the commit that the tree names. `files`: the number of its files; None if
-    the commit is not in this clone. `is_read`: the sources read its files.
+    """A submodule.
+
+    `commit`: the commit that the tree names. `files`: the number of its files; None if the commit
+    is not in this clone. `is_read`: the sources read its files.
     """
 
     path: str
