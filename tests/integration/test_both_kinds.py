@@ -52,6 +52,18 @@ def test_documents_begin_for_a_question_and_a_definition_for_a_name(project):
     assert (named[0]["kind"], named[0]["doc_id"], named[1]["kind"]) == ("code", "src/module3.py", "document")
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "keyword"])
+def test_code_begins_if_it_has_more_words_of_the_question(project, mode):
+    page = "# Turbines\n\nA turbine has a rotor and a spare valve.\n"
+    code = "def check(turbine):\n    rotor, valve, gauge, lever = turbine\n    return rotor + valve + gauge + lever\n"
+    commit(project, "turbines", **{"docs/turbines.md": page, "src/turbines.py": code})
+    kinds = [
+        project.ask("query", text, "--mode", mode)["results"][0]["kind"]
+        for text in ("turbine rotor valve gauge lever", "turbine rotor spare valve")
+    ]
+    assert kinds == ["code", "document"]
+
+
 def test_fewer_results_are_the_first_of_more_here_and_at_a_ref(project):
     many = ranking(project, "-k", "12")
     for k in (1, 2, 3, 5, 7):

@@ -171,8 +171,9 @@ def test_question_for_kind_of_symbol_prefers_that_kind():
     [("the time zone of a user", ["timezon"]), ("log in", ["login"]), ("a file name", ["filenam"])],
 )
 def test_two_words_are_also_found_as_one(question, term):
-    assert term in CodeQuestion(question).terms(question)
-    assert len(CodeQuestion(question).terms("a " * 100)) == 1
+    assert term in CodeQuestion(question).joined_terms(question)
+    assert term not in CodeQuestion(question).terms(question)
+    assert CodeQuestion(question).joined_terms("a " * 100) == []
 
 
 def test_what_says_the_question_goes_first_as_the_source_of_an_error_message_does():
@@ -233,7 +234,7 @@ def test_no_question_takes_without_end(text):
     begun = time.process_time()
     many = [piece(f"f{number}.py", "Type.put", *["get"] * 200, number=number) for number in range(100)]
     ranked(text, *many)
-    CodeQuestion(text).terms(text)
+    CodeQuestion(text).joined_terms(text)
     assert time.process_time() - begun < 20
 
 

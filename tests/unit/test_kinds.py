@@ -47,7 +47,7 @@ def test_documents_begin_for_a_question_unless_code_is_far_nearer(text):
 
 def test_nearer_kind_begins_without_words_of_a_question_or_about_code():
     assert prefers_code("key rotation", 99, 100)
-    assert not prefers_code("key rotation", 100, 90)
+    assert not prefers_code("key rotation", 100, 80)
 
 
 def test_code_begins_for_words_about_code_unless_documents_are_far_nearer():

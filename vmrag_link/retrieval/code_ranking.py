@@ -122,15 +122,17 @@ class CodeQuestion:
         return () if self.of_paths else code_aside.files_aside(self._text)
 
     def terms(self, text: str) -> list[list[str]]:
-        """The words of the question, the parts of those that are written as one, and each two words
-        that code may write as one (`time zone`).
-        """
+        """The words of the question, and the parts of those that are written as one."""
         found = keywords.words(text)
         parts = [each for each in keywords.parts(text).lower().split() if each not in keywords.STOP_WORDS]
         more = [part for word in found if "_" in word for part in word.split("_") if part]
-        asked = [*dict.fromkeys((*found, *parts, *more, *_joined(text)))][: keywords.MOST_WORDS]
-        unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.terms_of(asked)))
-        return [list(each) for each in unique]
+        return _unique_terms([*found, *parts, *more])
+
+    def joined_terms(self, text: str) -> list[list[str]]:
+        """Return each two words that code may write as one (`time zone`)."""
+        terms = self.terms(text)
+        room = keywords.MOST_WORDS - len(terms)
+        return [term for term in _unique_terms(_joined(text)) if term not in terms][: max(0, room)]
 
     def declared(self, piece: RankedPiece) -> int:
         """What the piece has for declaring a name that is asked for."""
@@ -291,6 +293,12 @@ def _names(text: str) -> _FoundNames:
         return _FoundNames([_in_parts(words[0])], is_name=True, kinds=kinds)
     found = dict.fromkeys(each for each in re.findall(_NAME, text) if re.search(_WRITTEN_AS_NAME, each))
     return _FoundNames([_in_parts(each) for each in itertools.islice(found, keywords.MOST_WORDS)], is_name=False)
+
+
+def _unique_terms(words: Iterable[str]) -> list[list[str]]:
+    asked = [*dict.fromkeys(words)][: keywords.MOST_WORDS]
+    unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.terms_of(asked)))
+    return [list(each) for each in unique]
 
 
 def _joined(text: str) -> list[str]:

@@ -17,7 +17,7 @@ _TURNS = (0, 0, 1)
 """The list from which each result is taken: 0 is the list of the likelier kind."""
 
 _PLAIN, _QUESTION = 10, 20
-_CODE, _ABOUT_CODE = 11, 13
+_CODE, _ABOUT_CODE = 12, 14
 """Factors of documents for a question in a natural language, and of code for words about code."""
 
 _ASKING = re.compile(

@@ -227,6 +227,10 @@ class Ranker:
             for term in terms:
                 for name, own in self._index.holdings(term, names).items():
                     words[name].append(self._index.with_compounds(term, name, own, alone=alone) if extended else own)
+        for term in asked.of_code.joined_terms(asked.text) if code else ():
+            for name, own in self._index.holdings(term, code).items():
+                if any(True for holding in own for _ in holding.alive_pairs()):
+                    words[name].append(own)  # a word that no code holds is not one of the question
         self._measure(held)
         postings = sum(len(holding.slots) for lists in words.values() for each in lists for holding in each)
         Ranker.scored_postings += postings
