@@ -6,7 +6,17 @@ import pytest
 
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.models import KNOWLEDGE, NOTES_MARK, SOURCE, Collection
-from vmrag_link.retrieval.records import ASKED, FIRST, USUAL, Kind, RecordQuestion, holds_records, kind_of
+from vmrag_link.retrieval.records import (
+    ASKED,
+    FIRST,
+    SHORT,
+    USUAL,
+    Kind,
+    RecordQuestion,
+    has_text,
+    holds_records,
+    kind_of,
+)
 
 PLAIN, ASKING = "pagefind index size", "why did we choose pagefind"
 
@@ -56,7 +66,7 @@ def promote(question: str, pages: list[int], records: dict[int, Kind], scores: d
     found = {row: score * 10**15 for row, score in enumerate(pages)} | {
         row: score * 10**15 for row, score in scores.items()
     }
-    new = RecordQuestion(question).promote_rows(found, records, lambda row: ("docs", str(row), 0))
+    new = RecordQuestion(question).promote_rows(found, records, lambda row: ("docs", str(row), 0, 1))
     assert new.keys() <= records.keys()
     assert all(new[row] >= found[row] for row in new)
     return sorted(found, key=lambda row: (-(found | new)[row], row))
@@ -88,6 +98,26 @@ def test_two_records_rank_among_first_after_best_page():
     assert promote(PLAIN, PAGES, both, {NOTE: 600, OTHER: 400})[:4] == [0, 1, NOTE, 2], "too far below the other one"
 
 
+@pytest.mark.parametrize(("passages", "rank"), [(SHORT, 1), (SHORT + 1, len(PAGES) + 1)])
+def test_passages_of_short_record_share_its_best_score(passages, rank):
+    scores = {row: score * 10**15 for row, score in enumerate(PAGES)} | {NOTE: 10**18, OTHER: 6 * 10**17}
+    records = dict.fromkeys((NOTE, OTHER), Kind.DECISION)
+    new = RecordQuestion(PLAIN).promote_rows(scores, records, lambda row: ("docs", "a.md", row, passages))
+    assert sorted(scores, key=lambda row: -(scores | new)[row]).index(OTHER) == rank
+
+
+@pytest.mark.parametrize(
+    ("passage", "says"),
+    [
+        ("# 4. One repository\n\n## Status\n\nAccepted\n", False),
+        ("# 1. Record decisions\n\nDate: 2024-02-05\n", False),
+        ("## Decision\n\nShop, crawler and manual move into a monorepo.\n", True),
+    ],
+)
+def test_passage_with_title_and_status_alone_has_no_text(passage, says):
+    assert has_text(passage) == says
+
+
 def test_changelog_gains_only_for_question_about_change():
     records = {NOTE: Kind.CHANGES}
     assert promote("since which version is there a dark mode", PAGES, records, {NOTE: 800})[0] == NOTE
@@ -115,7 +145,7 @@ def test_title_of_section_names_version_of_question(question, title, named):
 def test_scores_above_best_page_differ_in_no_shown_digit():
     scores = {0: 10**18, NOTE: 9 * 10**17, OTHER: 95 * 10**16}
     new = RecordQuestion(PLAIN).promote_rows(
-        scores, {NOTE: Kind.DECISION, OTHER: Kind.DECISION}, lambda row: ("", str(row), 0)
+        scores, {NOTE: Kind.DECISION, OTHER: Kind.DECISION}, lambda row: ("", str(row), 0, 1)
     )
     assert scores[0] < new[NOTE] < new[OTHER]
     assert round(new[OTHER] / 10**18, 6) == 1
@@ -124,6 +154,6 @@ def test_scores_above_best_page_differ_in_no_shown_digit():
 def test_scores_stay_if_all_documents_are_records():
     scores = {NOTE: 10**18, OTHER: 10**17}
     assert (
-        RecordQuestion(ASKING).promote_rows(scores, dict.fromkeys(scores, Kind.DECISION), lambda row: ("", "", row))
+        RecordQuestion(ASKING).promote_rows(scores, dict.fromkeys(scores, Kind.DECISION), lambda row: ("", "", row, 1))
         == {}
     )

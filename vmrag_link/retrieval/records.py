@@ -53,6 +53,15 @@ FIRST = 3
 _LONGEST_TITLE = 100
 _ITEMS = ("- ", "* ", "+ ", "• ")
 
+SHORT = 5
+"""Passages of a decision record or a note up to which it is one thought, cut at its headings."""
+
+Place = tuple[str, str, int, int]
+"""The collection, the document, the number of the passage in it, and the number of passages."""
+
+FEWEST = 40
+"""Characters besides headings of a passage that gains."""
+
 BEYOND = 10**7
 """Divisor of the excess of a score over the best one: shown scores stay at 1, in the same order."""
 
@@ -117,11 +126,12 @@ class RecordFinder:
             else:
                 kinds = self._kinds_of(name)
                 records |= {row: kinds[row] for row in some if row in kinds}
-        if not records:
-            return {}
         joined = {row: score for some in scores.values() for row, score in some.items()}
         asked = RecordQuestion(question)
-        gained = asked.promote_rows(joined, records, self._place)
+        gained: dict[int, int] = {}
+        if len(records) < len(joined):
+            passages = {row: kind for row, kind in records.items() if self._says_something(row)}
+            gained = asked.promote_rows(joined, passages, self._place)
         changes = [row for row, kind in records.items() if kind is Kind.CHANGES and asked.versions]
         return gained | self._promote_version(asked, changes, joined | gained, among)
 
@@ -144,6 +154,12 @@ class RecordFinder:
         has_next = allowed and chunk.number + 1 < chunk.chunks and not _begins_version(self._index.text_of(first + 1))
         return {first: most + 2} | ({first + 1: most + 1} if has_next else {})
 
+    def _says_something(self, row: int) -> bool:
+        """Return whether a passage answers. The title, status and date of a record do not, although
+        they have words of the question.
+        """
+        return self._index.chunk(row).chunks == 1 or has_text(self._index.text_of(row))
+
     def _kinds_of(self, collection: str) -> Mapping[int, Kind]:
         """Return the kinds of the rows of records; empty for a collection whose documents are all
         records.
@@ -155,14 +171,20 @@ class RecordFinder:
             self._kinds[collection] = {row: kind for kind, rows in kinds if kind for row in rows}
         return self._kinds[collection]
 
-    def _place(self, row: int) -> tuple[str, str, int]:
+    def _place(self, row: int) -> Place:
         chunk = self._index.chunk(row)
-        return self._index.collection_of(row), chunk.doc_id, chunk.number
+        return self._index.collection_of(row), chunk.doc_id, chunk.number, chunk.chunks
 
 
 def kind_of(doc_id: str) -> Kind | None:
     """Return the kind of record of a document, by its path; None for a page."""
     return next((kind for kind, path in _PATHS.items() if path.search(doc_id)), None)
+
+
+def has_text(passage: str) -> bool:
+    """Return whether a passage in Markdown has more than headings and a few words."""
+    lines = (line.strip() for line in passage.splitlines() if not line.startswith("#"))
+    return sum(map(len, lines)) >= FEWEST
 
 
 class RecordQuestion:
@@ -180,18 +202,21 @@ class RecordQuestion:
         return len(title) <= _LONGEST_TITLE and any(version.search(title) for version in self.versions)
 
     def promote_rows(
-        self, scores: Mapping[int, int], records: Mapping[int, Kind], place_of: Callable[[int], tuple[str, str, int]]
+        self, scores: Mapping[int, int], records: Mapping[int, Kind], place_of: Callable[[int], Place]
     ) -> dict[int, int]:
         """Return the new scores of the records among the scores of text.
 
-        `place_of` returns the collection, the document and the number of a row.
+        `place_of` returns the place of a row.
         """
         best = max(scores.values(), default=0)
         if best <= 0 or len(records) == len(scores):
             return {}
         favors = {row: self._favors[kind] for row, kind in records.items() if scores[row] > 0}
-        gained = {row: _limit(scores[row] * favor.gain // WHOLE, best) for row, favor in favors.items()}
-        places = {row: place_of(row) for row in gained if WHOLE * scores[row] >= favors[row].near * best}
+        places = {row: place_of(row) for row in favors}
+        whole = {row: places[row][:2] for row in favors if records[row] is Kind.DECISION and places[row][3] <= SHORT}
+        gains = _share_best({row: scores[row] * favor.gain // WHOLE for row, favor in favors.items()}, whole)
+        gained = {row: _limit(gain, best) for row, gain in gains.items()}
+        places = {row: place for row, place in places.items() if WHOLE * scores[row] >= favors[row].near * best}
         first = dict[tuple[str, str], int]()
         for row in sorted(places, key=lambda row: (-gained[row], places[row])):
             first.setdefault(places[row][:2], row)
@@ -219,6 +244,17 @@ def _version_pattern(number: str) -> re.Pattern[str]:
     while others and not int(others[-1]):
         others.pop()
     return re.compile(rf"(?<![\w.])[vV]?{re.escape('.'.join([first, second, *others]))}(?:\.0)*(?!\.?\w)")
+
+
+def _share_best(scores: Mapping[int, int], whole: Mapping[int, tuple[str, str]]) -> dict[int, int]:
+    """Return scores that are the mean of the own one and the best one of a short record.
+
+    `whole`: the documents of the rows to which this applies.
+    """
+    best: dict[tuple[str, str], int] = {}
+    for row, document in whole.items():
+        best[document] = max(scores[row], best.get(document, 0))
+    return {row: (score + best[whole[row]]) // 2 if row in whole else score for row, score in scores.items()}
 
 
 def _limit(score: int, best: int) -> int:
