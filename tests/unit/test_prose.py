@@ -45,14 +45,13 @@ def test_text_keeps_score(text):
 
 
 @pytest.mark.parametrize(
-    ("question", "doc_id", "symbol", "named"),
+    ("question", "doc_id", "named"),
     [
-        ("what is in icon-table.svg.md", "site/icon-table.svg.md", "", True),
-        ("the icon table", "site/icon-table.svg.md", "", True),
-        ("values of CRC_TABLE", "src/crc.c", "CRC_TABLE", True),
-        ("migrate from 0.29 to 0.30", "site/icon-table.svg.md", "", False),
-        ("which table", "site/icon-table.svg.md", "", False),
+        ("what is in icon-table.svg.md", "site/icon-table.svg.md", True),
+        ("the icon table", "site/icon-table.svg.md", True),
+        ("migrate from 0.29 to 0.30", "site/icon-table.svg.md", False),
+        ("which table", "site/icon-table.svg.md", False),
     ],
 )
-def test_question_names_file_or_symbol(question, doc_id, symbol, named):
-    assert is_named(question, doc_id, symbol) == named
+def test_question_names_file(question, doc_id, named):
+    assert is_named(question, doc_id) == named

@@ -36,11 +36,10 @@ def factor_of(text: str) -> int:
     return DATA if minified or 2 * encoded > size else WHOLE
 
 
-def is_named(question: str, doc_id: str, symbol: str) -> bool:
-    """Return whether a question names the file or the symbol of a passage."""
-    lower = question.lower()
-    name, last = doc_id.rpartition("/")[2].lower(), symbol.rpartition(".")[2].lower()
-    if name in lower or (last and last in lower):
+def is_named(question: str, doc_id: str) -> bool:
+    """Return whether a question names the file of a passage."""
+    name = doc_id.rpartition("/")[2].lower()
+    if name in question.lower():
         return True
     words = frozenset(keywords.words_of([question]))
     stem = keywords.words_of([keywords.stem(name)])

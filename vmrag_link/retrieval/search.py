@@ -16,7 +16,7 @@ from vmrag_link.index import keywords, view
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json, pieces_of
+from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.distinct import MORE, MOST, DistinctResults
 from vmrag_link.retrieval.fusion import RANKING, Ranking
@@ -316,23 +316,23 @@ class Searcher:
         return _Ranking(asked, ranked, chosen, also_in)
 
     def _lower_data(self, ranked: Iterable[_Candidate], question: str) -> list[_Candidate]:
-        """Return ranked passages, with data after text of about the same score."""
+        """Return ranked passages, with data after text of about the same score.
+
+        The ranking of code has lowered data already.
+        """
         from vmrag_link.retrieval import prose  # a ranking by words or vectors alone has no such signals
 
         lowered: list[_Candidate] = []
         for candidate in ranked:
-            factor = prose.factor_of(self._index.text_of(candidate.row))
+            is_code = self._held[candidate.collection].collection.is_code
+            factor = prose.WHOLE if is_code else prose.factor_of(self._index.text_of(candidate.row))
             is_data = factor < prose.WHOLE and candidate.negative < 0
-            if is_data and not prose.is_named(question, candidate.doc_id, self._symbol(candidate)):
+            if is_data and not prose.is_named(question, candidate.doc_id):
                 score = -candidate.negative * factor // prose.WHOLE
                 lowered.append(candidate._replace(negative=-score))
             else:
                 lowered.append(candidate)
         return sorted(lowered)
-
-    def _symbol(self, candidate: _Candidate) -> str:
-        is_code = self._held[candidate.collection].collection.is_code
-        return pieces_of(candidate.chunk)[candidate.number].symbol if is_code else ""
 
     def _ordered(self, scores: Mapping[int, int]) -> list[_Candidate]:
         """The best first, ties broken."""
