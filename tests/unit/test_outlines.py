@@ -124,7 +124,7 @@ def test_passage_that_begins_with_headings_has_the_section_of_its_text():
 @pytest.mark.parametrize(
     ("name", "outline"),
     [("a/b.MD", "markdown"), ("notes/today", "markdown"), ("x.rst", "rst"), ("git.1", "man"), ("a.md.erb", "markdown"),
-     ("conf.adoc.in", "asciidoc"), ("api.yml", "yaml"), ("t.csv", "none")],
+     ("a.rst.hbs", "rst"), ("conf.adoc.in", "asciidoc"), ("api.yml", "yaml"), ("t.csv", "none")],
 )  # fmt: skip
 def test_outline_follows_the_name(name, outline):
     assert outline_of(name) == outline

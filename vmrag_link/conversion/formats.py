@@ -92,9 +92,10 @@ def find_built_in(name: str) -> Format | None:
     return _BY_SUFFIX.get(_suffix(without_template(name)))
 
 
-_TEMPLATES = frozenset(
+TEMPLATES = frozenset(
     ".ejs .eex .erb .gotmpl .hbs .in .j2 .jinja .jinja2 .liquid .mustache .njk .template .tmpl .tpl".split()
 )
+"""Endings of templates, which follow the ending of the file that a template generates."""
 
 
 def without_template(name: str) -> str:
@@ -103,7 +104,7 @@ def without_template(name: str) -> str:
     Other names, and names of templates for files that are not text, stay as they are.
     """
     stem, suffix = os.path.splitext(name)  # noqa: PTH122  a path costs a tenth of reading a file
-    if suffix.lower() not in _TEMPLATES:
+    if suffix.lower() not in TEMPLATES:
         return name
     known = _BY_SUFFIX.get(_suffix(stem))
     return stem if known and known.where == "here" else name

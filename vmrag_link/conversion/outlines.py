@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from vmrag_link.conversion.formats import TEMPLATES
 from vmrag_link.models import Record
 
 _LONGEST_HEADING = 300
@@ -277,7 +278,6 @@ _OF_SUFFIX = {
     }.items()
     for suffix in suffixes.split()
 }
-_TEMPLATES = frozenset((".erb", ".in", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".template", ".liquid", ".njk"))
 _HELP = re.compile(r"\*\S+\.txt\*|(?:[^\n]*\n){0,3}={40}")
 
 
@@ -287,7 +287,7 @@ def outline_of(name: str) -> str:
     A template (`guide.md.erb`) has the rules of the file that it generates.
     """
     stem, suffix = posixpath.splitext(name)
-    if suffix.lower() in _TEMPLATES:
+    if suffix.lower() in TEMPLATES:
         suffix = posixpath.splitext(stem)[1]
     return _OF_SUFFIX.get(suffix.lower(), "markdown")
 
