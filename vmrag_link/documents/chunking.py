@@ -192,9 +192,6 @@ def _word(text: str, earliest: int, end: int) -> int:
 CUT_LEVELS = 4
 """Deepest level of a heading that begins a section."""
 
-LEAST_SECTION = 0
-"""Characters of a section that is not joined with the next one."""
-
 
 class Part(Record, frozen=True):
     """Characters `start` to `end` of a text. `code`: a fenced block is in it."""
@@ -214,9 +211,7 @@ def parts(text: str, size: int, outline: str) -> Iterator[Part]:
     section: list[Line] = []
     has_text = False
     for line in outline_lines(text, outline):
-        if has_text and (
-            line.cuts or (0 < line.level <= CUT_LEVELS and line.start - section[0].start >= LEAST_SECTION)
-        ):
+        if has_text and (line.cuts or 0 < line.level <= CUT_LEVELS):
             yield from _section(section, size)
             section, has_text = [], False
         section.append(line)
