@@ -138,10 +138,23 @@ def definitions(
 
     store = ws if at else stores.store_of_all(ws, asked.collections or ())
     report = symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
+    commit, notes = _check_position(ws, report, at, strict=strict)
+    return ShownAnswer(report, _definition_lines(report, invocation, commit), notes)
+
+
+def _check_position(
+    ws: Workspace, report: SymbolReport | RelationReport, at: RankedRevision | None, *, strict: bool
+) -> tuple[str, list[str]]:
+    """Return the commit whose files answer (empty for the work tree), and the warnings."""
     provenance.refuse_outdated(ws, report.notes, strict=strict)
     commit = report.kb.sources.commit if at and report.kb.sources else None
-    notes = [*report.notes, *provenance.source_warnings(report.kb)]
-    return ShownAnswer(report, _definition_lines(report, invocation, commit or ""), notes)
+    return commit or "", [*report.notes, *provenance.source_warnings(report.kb)]
+
+
+def _describe_place(invocation: Invocation, kb: KbBlock, commit: str, path: str, line: int) -> str:
+    if commit:
+        return f"{commit[:7]}:{path}:{line}"
+    return f"{path_from(invocation.directory, Path(kb.worktree) / path)}:{line}"
 
 
 def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str) -> Iterator[str]:
@@ -150,13 +163,12 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
         more = f"vmrag query --symbols {quoted(f'*{report.name}*')}"
         hint = "" if "*" in report.name else f" With * for any letters: {more}"
         yield f"No definition of {report.name!r} found.{hint}"
-    top = Path(report.kb.worktree)
-    for each in report.definitions:
-        path = f"{commit[:7]}:{each.path}" if commit else path_from(invocation.directory, top / each.path)
-        changed = output.style(f"  ({each.uncommitted})", fg="yellow") if each.uncommitted else ""
-        parent = each.symbol.rpartition(".")[0]
-        kind = f"{each.kind} of {parent}" if parent else each.kind
-        yield f"{output.style(f'{path}:{each.line}', bold=True)}  {kind}  {each.signature}{changed}"
+    for row in report.definitions:
+        place = _describe_place(invocation, report.kb, commit, row.path, row.line)
+        changed = output.style(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
+        parent = row.symbol.rpartition(".")[0]
+        kind = f"{row.kind} of {parent}" if parent else row.kind
+        yield f"{output.style(place, bold=True)}  {kind}  {row.signature}{changed}"
     yield standing_line(report.kb)
 
 
@@ -184,30 +196,21 @@ def show_related(
     report = list_related(
         store, wanted.name, wanted.relation, collections=asked.collections, among=asked.narrowing, at=at
     )
-    provenance.refuse_outdated(ws, report.notes, strict=strict)
-    commit = report.kb.sources.commit if at and report.kb.sources else None
-    notes = [*report.notes, *provenance.source_warnings(report.kb)]
-    return ShownAnswer(report, _relation_lines(report, invocation, commit or ""), notes)
+    commit, notes = _check_position(ws, report, at, strict=strict)
+    return ShownAnswer(report, _relation_lines(report, invocation, commit), notes)
 
 
 def _relation_lines(report: RelationReport, invocation: Invocation, commit: str) -> Iterator[str]:
     """Yield the lines of a list. `commit`: the commit that answers; empty for the work tree."""
-    top = Path(report.kb.worktree)
-
-    def describe_place(path: str, line: int) -> str:
-        return f"{commit[:7]}:{path}:{line}" if commit else f"{path_from(invocation.directory, top / path)}:{line}"
-
+    describe = functools.partial(_describe_place, invocation, report.kb, commit)
     for row in report.related:
         changed = output.style(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""
         symbol = f"  {row.kind} {row.symbol}" if row.symbol else ""
-        yield f"{output.style(describe_place(row.path, row.line), bold=True)}{symbol}{changed}"
+        yield f"{output.style(describe(row.path, row.line), bold=True)}{symbol}{changed}"
         for call in row.calls:
-            at = (
-                str(call.line)
-                if call.path == row.path and report.relation == "callers"
-                else describe_place(call.path, call.line)
-            )
-            yield output.style(f"    {at}: ", dim=True) + call.text
+            is_beside = call.path == row.path and report.relation == "callers"
+            place = str(call.line) if is_beside else describe(call.path, call.line)
+            yield output.style(f"    {place}: ", dim=True) + call.text
     number = plural(len(report.related) + report.left_out, report.relation.removesuffix("s"))
     more = f", the first {len(report.related)}" if report.left_out else ""
     yield f"{number} of {report.name!r}, by name{more}"
