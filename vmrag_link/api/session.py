@@ -25,6 +25,7 @@ from vmrag_link.api.results import (
 )
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, source_warnings
 from vmrag_link.ops.index.placed_hits import PlacedHit, PlacedHits, place_hits
 from vmrag_link.ops.index.query import require_query, searching
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 _MOST_REFS = 4
 """Maximum number of open indexes of other git refs."""
-
-_FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 _MOST_RESULTS = 1000
 
@@ -144,7 +143,7 @@ class ApiSession:
 
     def _placed(self, ref: str) -> PlacedIndex:
         """Return the index of a ref, which stays open for the next query."""
-        commit = ref if _FULL_HASH.fullmatch(ref) else plumbing.resolve(self._ws.places, ref)
+        commit = ref if re.fullmatch(COMMIT_NAME, ref) else plumbing.resolve(self._ws.places, ref)
         placed = self._commits.pop(commit, None)
         if placed is None:
             at = ranked_at(self._ws, ref, or_files=True)
