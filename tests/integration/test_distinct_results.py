@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.mcp import Tools
 from tests.support.repos import isolate
+from tests.support.sources import commit
 from tests.support.terminal import Project, new_project
 from vmrag_mcp.options import Chosen
 
@@ -42,18 +43,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def commit(project: Project) -> None:
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", "Begin")
-
-
 def results(project: Project, query: str, *options: str) -> list[dict]:
     return project.ask("query", query, *options)["results"]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
 def test_translations_fill_one_result(project, mode):
-    commit(project)
+    commit(project, "Begin")
     hits = results(project, QUESTION, "-k", "10", "--mode", mode)
     pages = [hit for hit in hits if hit["doc_id"].endswith("timeouts.md")]
     assert [(hit["doc_id"], hit["also_in"]) for hit in pages] == [("docs/timeouts.md", ["fr", "zh-cn"])]
@@ -64,7 +60,7 @@ def test_translations_fill_one_result(project, mode):
 
 
 def test_result_is_in_language_of_question(project):
-    commit(project)
+    commit(project, "Begin")
     french = results(project, "après combien de secondes le gateway abandonne une requête")[0]
     assert (french["doc_id"], french["also_in"]) == ("docs/fr/timeouts.md", ["docs/timeouts.md", "zh-cn"])
     chinese = results(project, "gateway 会在多久后丢弃慢请求")[0]
@@ -72,7 +68,7 @@ def test_result_is_in_language_of_question(project):
 
 
 def test_path_finds_translation(project):
-    commit(project)
+    commit(project, "Begin")
     hits = results(project, QUESTION, "--path", "docs/fr/**")
     assert [hit["doc_id"] for hit in hits] == ["docs/fr/timeouts.md"]
 
@@ -80,7 +76,7 @@ def test_path_finds_translation(project):
 def test_copies_fill_one_result(project):
     project.write("docs/__e2e__/site/timeouts-copy.md", ENGLISH)
     project.write("vendor/gateway/timeouts.md", ENGLISH.upper())
-    commit(project)
+    commit(project, "Begin")
     hit, second = results(project, QUESTION)[:2]
     others = ["fr", "zh-cn", "docs/__e2e__/site/timeouts-copy.md", "vendor/gateway/timeouts.md"]
     assert (hit["doc_id"], hit["also_in"]) == ("docs/timeouts.md", others)
@@ -98,7 +94,7 @@ def test_many_translations_leave_room_for_further_results(project):
             "\n\n".join(f"## {n}\n\ndrop request gateway time {language} {n}" for n in range(9)),
         )
     project.write("docs/long.md", "\n\n".join(f"## {n}\n\nA drop of the gateway in time {n}" for n in range(9)))
-    commit(project)
+    commit(project, "Begin")
     hits = results(project, QUESTION, "-k", "12")
     assert len(hits) == 12
     assert not [hit["doc_id"] for hit in hits if hit["doc_id"].split("/")[1] in languages]
@@ -108,7 +104,7 @@ def test_many_translations_leave_room_for_further_results(project):
 
 
 def test_terminal_and_tool_name_translations(project):
-    commit(project)
+    commit(project, "Begin")
     assert "also in: fr, zh-cn" in [line.strip() for line in project.vmrag("query", QUESTION).out.splitlines()]
     text, failed = Tools(project.top, chosen=Chosen("essential")).run("search", {"query": QUESTION})
     assert not failed
@@ -129,7 +125,7 @@ def test_data_ranks_below_text_unless_question_names_its_file(project):
         "docs/upgrade.md",
         "To migrate to a new version, read this page. Version 0.30 renames an option of the gateway.\n",
     )
-    commit(project)
+    commit(project, "Begin")
     found = [hit["doc_id"] for hit in results(project, "migrate from 0.29 to 0.30")]
     assert found.index("docs/upgrade.md") < found.index("docs/icon-table.md")
     assert results(project, "icon-table.md 0.29 0.30")[0]["doc_id"] == "docs/icon-table.md"

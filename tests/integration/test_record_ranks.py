@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repos import isolate
+from tests.support.sources import commit
 from tests.support.terminal import Project, new_project
 
 pytestmark = pytest.mark.hooks("off")
@@ -37,24 +38,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def commit(project: Project) -> None:
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", "Begin")
-
-
 def first(project: Project, query: str) -> list[str]:
     return [hit["doc_id"] for hit in project.ask("query", query)["results"]][:3]
 
 
 def test_query_finds_note_among_pages(project):
     project.write(".vmrag/notes/search.md", "We chose Pagefind over Algolia, because it needs no server.\n")
-    commit(project)
+    commit(project, "Begin")
     assert "search" in first(project, WHY)
 
 
 def test_query_finds_decision_among_pages(project):
     project.write("docs/adr/0003-search.md", "# 3. Search\n\nPagefind instead of Algolia, which needs a contract.\n")
-    commit(project)
+    commit(project, "Begin")
     assert "docs/adr/0003-search.md" in first(project, WHY)
 
 
@@ -64,7 +60,7 @@ def test_query_finds_section_of_changelog_among_pages(project):
     ]
     versions[7] += "- Pagefind is the default search.\n"
     project.write("CHANGELOG.md", "# Changelog\n\n" + "\n".join(reversed(versions)))
-    commit(project)
+    commit(project, "Begin")
     assert "CHANGELOG.md" in first(project, "since which version is pagefind the default")
 
 
@@ -94,5 +90,5 @@ def test_query_finds_stored_note_among_pages(project):
     project.vmrag("init", "--knowledge-base", "--no-hooks")
     text = "We chose Pagefind over Algolia, because it needs no server."
     project.vmrag("add", "-m", text, "--collection", "memory", "--id", "search")
-    commit(project)
+    commit(project, "Begin")
     assert "search" in first(project, WHY)
