@@ -66,7 +66,8 @@ def test_documents_with_equal_texts_keep_their_own_chunks(kb):
         doc("a", LONG), doc("b", LONG), doc("c", "short"), doc("d", "short"), collections=[collection()]
     )
     path = kb.index(revision).path
-    assert {hit.doc_id for hit in kb.search(path, "word7 word8", k=20)} == {"a", "b", "c", "d"}
+    hits = kb.search(path, "word7 word8", k=20)
+    assert {name for hit in hits for name in (hit.doc_id, *hit.also_in)} == {"a", "b", "c", "d"}
     edited = kb.commit(remove=[("guide", "a")])
     after = kb.index(edited, base=revision)
     assert after.how == "delta"
