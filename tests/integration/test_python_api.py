@@ -28,6 +28,7 @@ from vmrag_link.errors import (
     GitRepositoryMissing,
     NoChanges,
     NotInitialized,
+    SourceReadOnly,
     UsageInvalid,
     VmragError,
 )
@@ -296,8 +297,11 @@ def test_add_writes_notes(sourced):
         assert more.kind == "modified"
         assert kb.get(note.name).text.endswith("They are bright.\nAnd warm.\n")
         assert kb.remove(note.name).names == (note.name,)
-        with pytest.raises(CollectionMissing):
+        with pytest.raises(SourceReadOnly) as raised:
             kb.remove("src/a.py")
+        assert raised.value.hint.startswith("git rm src/a.py")
+        with pytest.raises(CollectionMissing):
+            kb.remove("lamps/a.py")
 
 
 def test_add_raises_without_a_place_for_it(sourced):

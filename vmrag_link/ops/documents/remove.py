@@ -112,12 +112,12 @@ def remove_named(
             None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
         )
 
-    if isinstance(ws, Workspace) and ws.sources.writable():
-        tree = source_tree.in_work_tree(ws)
-        if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
-            command = command_of("rm", names, within)
-            return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
     with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
+        if isinstance(ws, Workspace) and ws.sources.writable():
+            tree = source_tree.in_work_tree(ws)
+            if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
+                command = command_of("rm", names, within)
+                return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
         return writing.write(ws, plan, "remove documents", follow=False)
 
 
