@@ -125,6 +125,11 @@ class VmragError(Exception):
         self.details = details
 
     @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # the hint may change
+        """The hint, below the message in a traceback of Python and pytest."""
+        return [f"hint: {self.hint}"] if self.hint else []
+
+    @property
     def collection(self) -> str | None:
         """The collection that this is about, where it is about one."""
         return self.details.get("collection_name")

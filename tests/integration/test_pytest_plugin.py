@@ -111,7 +111,7 @@ def test_what_is_wrong_with_the_knowledge_fails_with_the_command_that_mends_it(p
     drifted = run(pytester)
     drifted.assert_outcomes(passed=1, errors=3)
     drifted.stdout.fnmatch_lines(
-        ["*.dolt-version*", "hint: git checkout*", "'nowhere' names no commit*", "hint: git fetch*", "*kb_at('v1.0')*"]
+        ["*.dolt-version*", "hint: git checkout*", "'nowhere' is not a branch*", "hint: git fetch*", "*kb_at('v1.0')*"]
     )
     project.git("checkout", "-q", "--", ".dolt-version")
     shutil.rmtree(project.shared / "kb")

@@ -362,6 +362,15 @@ def test_results_are_frozen_and_print(sourced):
     kb.close()
 
 
+def test_traceback_shows_the_hint(sourced):
+    program = f"import vmrag_link as vmrag; vmrag.open({str(sourced.top)!r}).search('lanterns', at='v9')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    message, hint = done.stderr.splitlines()[-2:]
+    assert message.startswith("vmrag_link.errors.GitReferenceMissing:")
+    assert hint.startswith("hint: git fetch")
+
+
 def test_open_raises_outside_of_a_repository(tmp_path):
     with pytest.raises(GitRepositoryMissing) as raised:
         vmrag.open(tmp_path)

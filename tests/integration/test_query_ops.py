@@ -157,7 +157,7 @@ def test_an_empty_query_is_a_mistake_of_the_call(project, text):
     assert (error["code"], error["message"], error["hint"]) == (
         "INVALID_PARAMETER",
         "The query is empty.",
-        "Say what is sought.",
+        "Write a question or some words.",
     )
     assert (
         "query"

@@ -385,7 +385,7 @@ def is_ref(places: Places, name: str) -> bool:
 def _reference_missing(ref: str) -> GitReferenceMissing:
     shown = shortened(repr(ref))
     return GitReferenceMissing(
-        f"{shown} names no commit of this repository.",
+        f"{shown} is not a branch, a tag or a commit of this repository.",
         hint="git fetch (or see what is there: git branch -a)",
         ref=ref[:LONGEST_REF],
     )

@@ -49,7 +49,7 @@ class QueryReport(Record, frozen=True):
 def require_query(text: str) -> None:
     """Raises `UsageInvalid` for one without a character, and above `LONGEST_QUERY`."""
     if not text.strip():
-        raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
+        raise UsageInvalid("The query is empty.", hint="Write a question or some words.", parameter="query")
     if len(text) > LONGEST_QUERY:
         raise UsageInvalid(
             f"the query has {len(text):,} characters; at most {LONGEST_QUERY:,} are accepted.",
