@@ -16,7 +16,8 @@ from tests.support.sources import SETTINGS, commit
 from tests.support.terminal import Project, new_project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rag-app.md").read_text()
-PROGRAM, *_, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PROGRAM, *_, TEST, RELEASES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(QUERIES,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 pytestmark = pytest.mark.hooks("off")
 
 
@@ -87,3 +88,21 @@ def test_example_test_passes_for_the_service(service, monkeypatch):
     names: dict[str, object] = {}
     exec(compile(TEST, "rag-app.md", "exec"), names)
     names["test_timeout_question_finds_its_page"]()
+
+
+def test_example_of_releases_passes_with_golden_queries(service, monkeypatch):
+    monkeypatch.chdir(service.top)
+    service.git("tag", "v1.0", "v2.0")
+    service.git("tag", "-f", "v2.0", "HEAD")
+    service.write("tests/test_releases.py", RELEASES)
+    service.write(".vmrag/queries.yaml", QUERIES)
+    for at in ((), ("--at", "v1.0")):
+        assert service.ask("check", *at)["metrics"]["mrr"] == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", ".vmrag/queries.yaml"],
+        cwd=service.top,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in done.stdout, done.stdout
