@@ -378,7 +378,7 @@ def test_pin_and_init_where_nothing_was_pinned(project):
 
 
 def test_import_into_a_library(project):
-    for sources, code in ((["docs"], 0), (["docs/setup.md"], 0), (["docs", ".vmrag.yaml"], 1)):
+    for sources, code in ((["docs"], 0), (["docs/setup.md"], 0), (["docs", ".gitattributes"], 1)):
         report = project.ask("import", *sources, "--library", "shelf", "--copy", code=code)
         require("import --library", report)
         assert bool(report["refused"]) == (code == 1)
@@ -418,7 +418,7 @@ ERRORS = {
     "a page for a collection": (["import", "https://example.org", "--collection", "c"], 2, "INVALID_PARAMETER"),
     "a library with a base": (["import", "docs", "--library", "shelf", "--base", "docs"], 2, "INVALID_PARAMETER"),
     "a library of a collection's name": (["import", "docs", "--library", "handbook"], 3, "COLLECTION_EXISTS"),
-    "a file that cannot be converted": (["import", ".vmrag.yaml", "--library", "shelf"], 3, "UNSUPPORTED_FORMAT"),
+    "a file that cannot be converted": (["import", ".gitattributes", "--library", "shelf"], 3, "UNSUPPORTED_FORMAT"),
     "a second init": (["init", "--knowledge-base"], 2, "ALREADY_INITIALIZED"),
     "an unknown place": (["diff", "nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
     "metadata that are no object": (

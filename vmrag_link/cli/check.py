@@ -31,14 +31,20 @@ _SHARE = click.FloatRange(0, 1)
 
 
 @vmrag_command("check")
-@click.option("--update", is_flag=True, help="Record the rankings that are found; `expect` and `first` stay.")
-@click.option("--order", "as_order", is_flag=True, help="With --update: of new ones the order of documents alone.")
-@click.option("--at", "ref", metavar="REF", help="Ask what this git ref pins, ranked as its settings say.")
-@click.option("--min-mrr", type=_SHARE, help="How good the places of the best expected documents are (1: all first).")
-@click.option("--min-recall", type=_SHARE, help="What share of the expected documents is among the first k chunks.")
-@click.option("--max-regressions", type=click.IntRange(0), help="How many queries may be answered otherwise.")
-@click.option("--base", metavar="REF", help="As regressions only those count that REF answers as expected.")
-@click.option("--history", "past", type=click.IntRange(1), metavar="N", help="How good the last N changes answer, too.")
+@click.option("--update", is_flag=True, help="Record the present rankings. 'expect' and 'first' stay.")
+@click.option(
+    "--order", "as_order", is_flag=True, help="With --update: record only the order of documents for new queries."
+)
+@click.option("--at", "ref", metavar="REF", help="Check this git ref, with its own settings.")
+@click.option(
+    "--min-mrr", type=_SHARE, help="Minimum mean reciprocal rank of the best expected documents (1: all first)."
+)
+@click.option("--min-recall", type=_SHARE, help="Minimum share of expected documents among the first k results.")
+@click.option("--max-regressions", type=click.IntRange(0), help="Maximum number of queries with another answer.")
+@click.option("--base", metavar="REF", help="Count only queries that this git ref answers as expected.")
+@click.option(
+    "--history", "past", type=click.IntRange(1), metavar="N", help="Also show the quality of the last N changes."
+)
 @click.option(
     "--trec",
     type=click.Path(path_type=Path, file_okay=False),
@@ -60,12 +66,12 @@ def command(
     trec: Path | None,
     files: CaseFiles,
 ) -> int:
-    """Ask the queries of .vmrag/queries.yaml, and compare the answers with what they expect.
+    """Run the golden queries and compare the answers.
 
-    A query expects documents among its first k chunks (`expect`), a document in the first place
-    (`first`), documents in this order (`order`), or the whole recorded answer (`ranking`). Exit
-    code 1 if one gets another answer or, with --min-mrr, --min-recall, --max-regressions or --base,
-    if one of these does not hold. --history asks the same of earlier commits, and only shows it.
+    The queries are in .vmrag/queries.yaml. A query expects documents among its first k
+    results ('expect'), a document at rank 1 ('first'), documents in an order ('order'), or
+    the whole recorded answer ('ranking'). The exit code is 1 if an answer differs or a
+    threshold fails. --history also checks earlier commits, without failing.
     """
     files.require(invocation)
     with invocation.workspace() as ws:
