@@ -31,19 +31,23 @@ _SHARE = click.FloatRange(0, 1)
 
 
 @vmrag_command("check")
-@click.option("--update", is_flag=True, help="Record the present rankings. 'expect' and 'first' stay.")
+@click.option("--update", is_flag=True, help="Record the rankings of queries without `expect` and `first`.")
 @click.option(
     "--order", "as_order", is_flag=True, help="With --update: record only the order of documents for new queries."
 )
-@click.option("--at", "ref", metavar="REF", help="Check this git ref, with its own settings.")
+@click.option("--at", "ref", metavar="REF", help="Search this git ref, with its settings, for example v1.0.")
 @click.option(
-    "--min-mrr", type=_SHARE, help="Minimum mean reciprocal rank of the best expected documents (1: all first)."
+    "--min-mrr", type=_SHARE, help="Least mean of 1 / rank of the first expected document (1: all are first)."
 )
-@click.option("--min-recall", type=_SHARE, help="Minimum share of expected documents among the first k results.")
+@click.option("--min-recall", type=_SHARE, help="Least share of the expected documents among the first k chunks.")
 @click.option("--max-regressions", type=click.IntRange(0), help="Maximum number of queries with another answer.")
-@click.option("--base", metavar="REF", help="Count only queries that this git ref answers as expected.")
+@click.option("--base", metavar="REF", help="Count only queries as regressions that REF answers as expected.")
 @click.option(
-    "--history", "past", type=click.IntRange(1), metavar="N", help="Also show the quality of the last N changes."
+    "--history",
+    "past",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Also show the quality of the last N commits that changed documents or settings.",
 )
 @click.option(
     "--trec",
@@ -68,10 +72,10 @@ def command(
 ) -> int:
     """Run the golden queries and compare the answers.
 
-    The queries are in .vmrag/queries.yaml. A query expects documents among its first k
-    results ('expect'), a document at rank 1 ('first'), documents in an order ('order'), or
-    the whole recorded answer ('ranking'). The exit code is 1 if an answer differs or a
-    threshold fails. --history also checks earlier commits, without failing.
+    .vmrag/queries.yaml has the queries. A query expects documents among its first k chunks
+    (`expect`), a document in the first place (`first`), documents in this order (`order`), or the
+    whole recorded answer (`ranking`). If a query gets another answer, the exit code is 1. With
+    --min-mrr, --min-recall, --max-regressions or --base, these limits decide instead.
     """
     files.require(invocation)
     with invocation.workspace() as ws:

@@ -40,34 +40,40 @@ if TYPE_CHECKING:
     multiple=True,
     help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
 )
-@click.option("-k", type=click.IntRange(1, 1000), help="How many chunks (default: retrieval.k).")
-@click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Default: retrieval.mode.")
-@click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
-@click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
+@click.option("-k", type=click.IntRange(1, 1000), help="Maximum number of results (default: the setting retrieval.k).")
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "vector", "keyword"]),
+    help="Rank by words and meaning (hybrid), by meaning, or by words (default: the setting retrieval.mode).",
+)
+@click.option("--where", metavar="JSON", help='Filter by metadata, for example \'{"team": "core"}\'.')
+@click.option("--where-document", metavar="JSON", help='Filter by text, for example \'{"$contains": "TLS"}\'.')
 @answering.narrowing_options
 @click.option("--symbols", metavar="NAME", help="List where the code defines this name, instead of a search.")
 @click.option("--callers", metavar="NAME", help="List the code that calls this name, found by name and imports.")
 @click.option("--callees", metavar="NAME", help="List the definitions that the code of this name calls, by name.")
-@click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
+@click.option("--at", "ref", metavar="REF", help="Search this git ref, with its settings, for example v1.0.")
+@click.option("--since", metavar="REF", help="Show how the answer changed since this git ref, and by which revisions.")
+@click.option("--full", is_flag=True, help="Print whole chunks with line numbers, instead of excerpts.")
 @click.option(
-    "--since", metavar="REF", help="How the answer has changed since what this git ref pins, and by which revisions."
-)
-@click.option("--full", is_flag=True, help="Whole chunks, line by line, instead of how they answer best.")
-@click.option(
-    "-U", "--context", type=click.IntRange(0, 10_000), metavar="N", help="As --full, with N lines above and below."
+    "-U",
+    "--context",
+    type=click.IntRange(0, 10_000),
+    metavar="N",
+    help="Print whole chunks, with N lines above and below.",
 )
 @click.option(
     "--neighbours",
     type=click.IntRange(0, MOST_NEIGHBOURS),
     default=0,
     metavar="N",
-    help="As --full, with N chunks before and after each one.",
+    help="Print whole chunks, with N chunks before and after.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(LEAST_BUDGET, MOST_BUDGET),
     metavar="TOKENS",
-    help="The best passages that fit, of several files, as text for a language model; so many tokens, about.",
+    help="Print the best passages that fit into about so many tokens, as text for a language model.",
 )
 @click.option(
     "--open",
@@ -103,17 +109,17 @@ def command(
     untracked: bool,
     strict: bool,
 ) -> None:
-    """Search the knowledge of the code that is checked out.
+    """Search the documents and code of the commit.
 
-    Each chunk is shown with its document, the file and line on this machine, and the headings above
-    it. -v shows the number of the chunk and its score, which depends on the mode. hybrid: its share
-    of the best scores of this query, 1 for the best by words and by meaning. vector: nearly the
-    cosine. keyword: BM25 of its own words and, weighted, of its document's.
+    Each result has its file and line, the headings above it or its symbol, and an excerpt. If
+    documents and code answer, each kind is a group. 'also in' names copies and translations. 'weak'
+    means that probably no result answers. --json has one list, with 'kind'.
 
-    If documents and code answer, each kind is a group. --json has one list, with 'kind'.
+    -v also shows the number of the chunk and its score. In mode hybrid, 1 is the best by words and
+    by meaning. The score of vector is about the cosine, and that of keyword is BM25.
 
-    TEXT may narrow itself: 'path:src/auth lang:python symbol:Session kind:code how it expires' asks
-    as --path, --lang, --symbol and --kind do. What is in double quotes is words.
+    TEXT may have filters: 'path:src/auth lang:python symbol:Session kind:code how it expires' is
+    the same as --path, --lang, --symbol and --kind. Text in double quotes has no filters.
     """
     _refuse_together(click.get_current_context())
     listed = next((name for name in (symbols, callers, callees) if name is not None), None)

@@ -49,11 +49,11 @@ def command(
     ref: str | None,
     dry_run: bool,
 ) -> None:
-    """Show which files of this repository are documents of each commit, and which are left out and
-    why.
+    """Show which files are documents, and which are not.
 
-    'sources:' in .vmrag.yaml names such files; without any, what could stand there is shown.
-    -v and --json list all files that are left out.
+    'sources:' in .vmrag.yaml names the files. If it names none, a proposal is shown. 'left out'
+    lists files of a source that are not read, with the reason. 'not covered' counts tracked files
+    in no source. -v and --json list all of them.
 
     'vmrag sources add PATH' makes the files of a path or of a quoted pattern documents, for example
     'vmrag sources add docs/ --collection handbook' or 'vmrag sources add src/ --kind code'. It
