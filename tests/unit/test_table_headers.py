@@ -47,6 +47,25 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
+def test_tables_have_their_own_headers(name):
+    text, header = TABLES[name]
+    first = text.partition("end of it\n")[0]
+    other = first.replace("name", "part").replace("unit", "mass").replace("rotor", "shaft")
+    headers = TableHeaders(f"{first}\nbetween tables\n\nmore\n\n{other}", outline_of(name))
+    assert headers.at(first.index("rotor")) == header
+    after = len(f"{first}\nbetween tables\n\nmore\n\n")
+    assert headers.at(after - len("more\n\n")) == ""
+    assert headers.at(after + other.index("shaft")) == header.replace("name", "part").replace("unit", "mass")
+
+
+def test_table_without_a_header_gives_none_to_the_text_behind_it():
+    bare, table = "===  ===\none  two\n===  ===\n", TABLES["simple.rst"][0]
+    headers = TableHeaders(text := f"{bare}\nbetween\n\n{table}", "rst")
+    assert headers.at(text.index("between")) == ""
+    assert headers.at(text.index("rotor")) == "name unit"
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_row_has_the_header_of_its_table(name):
     text, header = TABLES[name]
     headers = TableHeaders(text, outline_of(name))

@@ -27,12 +27,14 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. (list|csv)-table::")
 class _Table(NamedTuple):
     """The rows of a table below its header row.
 
-    `first`: the first line. `behind`: the line after the last one.
+    `first`: the first line. `behind`: the line after the last one. `after`: the line from which on
+    further tables begin, if a line ends this one.
     """
 
     first: int
     behind: int
     header: str
+    after: int = 0
 
 
 class TableHeaders:
@@ -73,7 +75,7 @@ def _find_tables(rows: Sequence[str], finders: Sequence[Finder]) -> Iterator[_Ta
         table = next(filter(None, (find(rows, number) for find in finders)), None) if rows[number] else None
         if table and table.header and table.first < table.behind:
             yield table
-        number = max(table.behind, number + 1) if table else number + 1
+        number = max(table.behind, table.after, number + 1) if table else number + 1
 
 
 def _count_while(rows: Sequence[str], first: int, holds: Callable[[str], bool], end: int | None = None) -> int:
@@ -127,10 +129,12 @@ def _find_simple(rows: Sequence[str], number: int) -> _Table | None:
     if not _is_border(rows[number]):
         return None
     end = _count_while(rows, number + 1, lambda row: not _is_border(row))
+    if end - number > _MOST_LINES or not any(rows[end + 1 : end + 2]):
+        return _Table(end, end, "", after=end + 1)  # a table without a header row has only two borders
     behind = _count_while(rows, end + 1, lambda row: not _is_border(row))
-    if end - number > _MOST_LINES or behind == len(rows):
-        return _Table(end, end, "")  # a table without a header row has only two borders
-    return _Table(end + 1, behind, " ".join(rows[number + 1 : end]))
+    if behind == len(rows):
+        return _Table(end, end, "", after=end + 1)
+    return _Table(end + 1, behind, " ".join(rows[number + 1 : end]), after=behind + 1)
 
 
 def _find_directive(rows: Sequence[str], number: int) -> _Table | None:
@@ -170,7 +174,7 @@ def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
         return _Table(behind + 1, behind + 1, "")
     if end == most:
         end = number + 2 if stated else behind
-    return _Table(min(end, behind), behind, " ".join(rows[number + 1 : end]))
+    return _Table(min(end, behind), behind, " ".join(rows[number + 1 : end]), after=behind + 1)
 
 
 def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
