@@ -87,6 +87,15 @@ def test_five_million_characters_are_cut_in_a_moment(unit: str) -> None:
     assert time.process_time() - start < 5
 
 
+def test_blank_pages_take_linear_time() -> None:
+    text = "\f" * 500_000 + "a"
+    start = time.process_time()
+    assert (
+        "".join(piece.text for piece in chunks(text, Chunking(strategy="headings", size=1_000_000, overlap=0))) == text
+    )
+    assert time.process_time() - start < 5
+
+
 HEADED = Chunking("headings", 200, 0)
 GUIDE = "# Guide\n\nWhat it is.\n\n```sh\n# no heading\n\nls\n```\n\n## Setup ##\n\nFirst this.\n\nThen that.\n"
 

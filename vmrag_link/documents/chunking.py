@@ -82,11 +82,12 @@ def document_chunks(document: Document, chunking: Chunking) -> list[Chunk]:
 
 def _pages(text: str) -> Iterator[str]:
     """The pages of a text, which together are the text; empty ones belong to the next."""
-    start = 0
+    start = read = 0
     for match in re.finditer(PAGE_BREAK, text):
-        if text[start : match.start()].strip():
+        if text[read : match.start()].strip():  # what precedes `read` is blank
             yield text[start : match.start()]
             start = match.start()
+        read = match.start()
     yield text[start:]
 
 
