@@ -206,3 +206,10 @@ def test_yaml_of_ten_megabytes_is_cut_in_a_moment():
     assert len(pieces) == 20_000
     assert joined([piece.text for piece in pieces], Chunking("headings", 1000, 0)) == text
     assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(("outline", "begin", "end"), [("markdown", "<h2>\n", "\n</h2>\n"), ("man", ".SH\n", "\n")])
+def test_title_is_not_a_page(outline, begin, end):
+    text = f"{begin}{'word ' * 100_000}{end}Text.\n"
+    assert HeaderPaths(text, outline).at(len(text) - 1) == ""
+    assert HeaderPaths(f"{begin}Words{end}Text.\n", outline).at(20) == "Words"

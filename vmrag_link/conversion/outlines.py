@@ -484,6 +484,8 @@ class _Scan:
                 title = groups.get("title") or ""
                 if not title and self._outline == "man" and number + 1 < len(self._rows):
                     title, count = self._rows[number + 1], 2  # an empty macro makes a heading of the next line
+                if len(title) > _LONGEST_HEADING:
+                    return None  # each passage below a heading has its title
                 return count, level, self._clean_title(title, level)
         return None
 
