@@ -165,6 +165,7 @@ def test_imports_are_read_in_each_language(language, text, expected):
         "use a::{" * 30_000,
         "const {" * 30_000,
         "load" + " " * 200_000 + "(",
+        "load" + " " * 200_000 + "x",
         "load<" * 50_000,
         "a." * 100_000 + "load()",
         "load.load" * 30_000,
@@ -174,5 +175,6 @@ def test_no_text_takes_long(text, language):
     before = time.process_time()
     code = without_comments(text, language)
     list(call_sites(code, language, {"load": "load"}))
+    all_calls(code, language)
     imports_of(text, language)
     assert time.process_time() - before < 3
