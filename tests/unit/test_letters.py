@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -136,3 +137,16 @@ def test_irregular_forms_have_the_term_of_their_base():
 
 def test_names_are_equal_for_all_spellings():
     assert keywords.words_of(["docs/Cafe\u0301.md"]) == keywords.words_of(["docs/Café.md"]) == {"docs", "cafe", "md"}
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\u094d\u093c", "\u0f71\u0f72\u0f74"])
+def test_endless_marks_take_linear_time(marks):
+    text = f"e{marks * 100_000} rotor"
+    start = time.process_time()
+    assert letters.split_words(text)[-1] == letters.locate_words(text)[-1][2] == "rotor"
+    assert letters.list_written(text)[-1] == "rotor"
+    assert time.process_time() - start < 8
+
+
+def test_many_marks_are_of_their_word():
+    assert letters.split_words("e" + "\u0301\u0327" * 14 + "tude") == ["etude"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -138,3 +139,9 @@ def test_slug_keeps_letters_of_every_script(text, slug):
 def test_note_is_titled_by_its_first_line():
     file = TreeFile(f"{FOLDER}/a.md", "0" * 40, 10, note_id="a")
     assert documents.as_written(SOURCE, file, SourceText("- Use **uv**\nbecause")).title == "Use **uv**"
+
+
+def test_slug_of_endless_marks_takes_a_moment():
+    start = time.process_time()
+    assert notes.make_slug("word" + "\u0301\u0327" * 200_000).startswith("wor")
+    assert time.process_time() - start < 1

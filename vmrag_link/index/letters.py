@@ -24,6 +24,9 @@ _MARKS = re.compile(
 _STROKES = str.maketrans("ıđłø", "idlo")
 """Letters whose marks Unicode normalization does not remove."""
 
+_MANY_MARKS = re.compile(r"(?<=[^\w\x00-\x7f]{30})[^\w\x00-\x7f]")
+"""A mark after 30 others, which is not of a word. Sorting n marks takes n² steps."""
+
 # Thai, Lao, Burmese, Khmer, Han characters, kana, bopomofo and hangul.
 _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u1000-\u1049\u1050-\u109f\u1100-\u11ff\u1780-\u17d3\u3005-\u3007"
@@ -37,7 +40,12 @@ _WORDS = re.compile(f"(?P<unspaced>[{_UNSPACED}]+)|(?:[^\\W_{_UNSPACED}]|[{_INDI
 
 def fold(text: str) -> str:
     """Return the same letters for all spellings of a text."""
-    return unicodedata.normalize("NFKC", _decompose(text))
+    return unicodedata.normalize("NFKC", _decompose(_limit_marks(text)))
+
+
+def _limit_marks(text: str) -> str:
+    """Return a text of the same length with spaces for the marks that are too many."""
+    return _MANY_MARKS.sub(" ", text)
 
 
 def _decompose(text: str) -> str:
@@ -72,7 +80,7 @@ def _find_origins(text: str) -> list[int]:
     text.
     """
     decomposed, origins = [], []
-    for at, character in enumerate(text):
+    for at, character in enumerate(_limit_marks(text)):
         letters = _decompose(character)
         decomposed.append(letters)
         origins += [at] * len(letters)
@@ -87,6 +95,6 @@ def list_written(text: str) -> list[str]:
     """Return the words of a text in small composed letters, with accents."""
     written = []
     for start, end, word in locate_words(text):
-        composed = unicodedata.normalize("NFKC", text[start:end].lower())
+        composed = unicodedata.normalize("NFKC", _limit_marks(text[start:end]).lower())
         written.append(composed if split_words(composed) == [word] else word)
     return written
