@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from vmrag_link.retrieval.copies import ALIKE, FEWEST, LONG, ComparedPassage, group_copies
-from vmrag_link.retrieval.translations import choose_originals, language_of
+from vmrag_link.retrieval.translations import choose_originals, find_originals, language_of
 
 PROSE = "the gateway drops a slow request after thirty seconds and writes one line with its path and its caller to the log".split()
 
@@ -113,3 +115,18 @@ def test_copies_show_passage_with_better_score():
 
 def test_passages_of_one_document_are_no_copies():
     assert group(PROSE, PROSE, paths=("docs/x.md", "docs/x.md")) == [[0], [1]]
+
+
+def test_paths_of_many_languages_take_linear_time():
+    doc_ids = [f"{'fr/' * 1500}{number}.md" for number in range(200)]
+    named = [path for doc_id in doc_ids for _, path in find_originals(doc_id)]
+    assert len(named) < 50 * len(doc_ids)
+
+
+def test_passages_with_the_same_long_words_take_linear_time():
+    marks = " ".join(letter * 40 for letter in "abc")
+    words = [" ".join(f"w{number}x{place}" for place in range(50)) for number in range(4_000)]
+    passages = [ComparedPassage("docs", f"{number}.md", f"{marks} {some}") for number, some in enumerate(words)]
+    start = time.process_time()
+    assert len(group_copies(passages)) == len(passages)
+    assert time.process_time() - start < 10

@@ -7,9 +7,9 @@ vendored page. Short passages must have the same words, and very short passages 
 from __future__ import annotations
 
 import heapq
+import itertools
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 FEWEST, LONG = 8, 20
@@ -23,6 +23,9 @@ _ASIDE = (
     r"|testdata|vendor|third[-_]party|node_modules|dist|build|generated)/"
 )
 _MARKS = 3
+
+_MOST_COMPARED = 50
+"""Earlier passages, the best ones, with which a passage is compared."""
 
 
 class ComparedPassage(NamedTuple):
@@ -64,7 +67,7 @@ class _Words(NamedTuple):
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        return frozenset(pairwise(self.words))
+        return frozenset(itertools.pairwise(self.words))
 
 
 def _are_alike(one: frozenset[object], other: frozenset[object]) -> bool:
@@ -85,7 +88,8 @@ def group_copies(passages: Sequence[ComparedPassage]) -> list[list[int]]:
         words.append(own)
         near = sorted({first for mark in own.marks for first in marked.get(mark, ())})
         others = (first for first in near if passages[first].document != passage.document)
-        first = next((first for first in others if own.is_copy(words[first])), place)
+        compared = itertools.islice(others, _MOST_COMPARED)
+        first = next((first for first in compared if own.is_copy(words[first])), place)
         groups.setdefault(first, []).append(place)
         if first == place:
             for mark in own.marks:

@@ -6,6 +6,7 @@ path without this part, or with English in its place, exists.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -17,6 +18,9 @@ _LANGUAGES = frozenset(
         "zh zu"
     ).split()
 )
+_MOST_FOLDERS = 4
+"""Folders of a path that may be its language. Each one makes some paths."""
+
 _ENGLISH = ("en", "en-us", "en-US", "en_US")
 _TAG = r"[A-Za-z]{2}(?:[-_](?:[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3})){0,2}"
 _FOLDER = re.compile(_TAG)
@@ -32,11 +36,11 @@ def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
     """Yield the language that a path may name, and the path that the original would have."""
     folders = doc_id.split("/")
     name = folders.pop()
-    for number, folder in enumerate(folders):
-        if is_language(folder):
-            before, after = folders[:number], [*folders[number + 1 :], name]
-            yield from ((folder, path) for path in _in_other_tree(before, after))
-            yield from ((folder, "/".join([*before, english, *after])) for english in _ENGLISH)
+    languages = ((number, folder) for number, folder in enumerate(folders) if is_language(folder))
+    for number, folder in itertools.islice(languages, _MOST_FOLDERS):
+        before, after = folders[:number], [*folders[number + 1 :], name]
+        yield from ((folder, path) for path in _in_other_tree(before, after))
+        yield from ((folder, "/".join([*before, english, *after])) for english in _ENGLISH)
     ending = _ENDING.fullmatch(name)
     if ending and is_language(ending["tag"]):
         for stem in (ending["stem"], *(f"{ending['stem']}{ending['mark']}{english}" for english in _ENGLISH)):
