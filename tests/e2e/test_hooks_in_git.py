@@ -198,7 +198,7 @@ def test_uninstall_puts_back_the_hook_that_was_there(project, monkeypatch):
     both = project.run("switch", "-q", "main").stderr.splitlines()
     assert both[0] == "mine"
     assert both[1].startswith("vmrag: knowledge is at")
-    assert "The post-checkout hook that was there before is back." in project.vmrag("uninstall").out
+    assert "Restored the earlier post-checkout hook." in project.vmrag("uninstall").out
     assert (hooks / "post-checkout").read_text() == "#!/bin/sh\necho mine >&2\n"
     assert project.run("switch", "-q", "feature").stderr.splitlines() == ["mine"]
 

@@ -133,8 +133,8 @@ def test_a_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: 
 
 def test_of_a_committed_pin_whose_knowledge_was_discarded_it_is_said_that_nobody_has_it(project: Project) -> None:
     done = project.vmrag(*DISCARD.split()[1:])
-    assert "names knowledge that is gone" in done.out
-    assert "settings of git's configuration" in done.out
+    assert "pins a deleted revision" in done.out
+    assert "git settings" in done.out
     assert "To come back" not in done.out
 
 

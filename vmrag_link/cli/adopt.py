@@ -67,7 +67,7 @@ def _adopt_lines(report: AdoptReport) -> Iterator[str]:
     for revision in report.missing:
         yield f"{report.source} does not have {revision[:7]}, which a commit before {report.commit[:7]} pins."
     if report.remote is None and not report.pinned:
-        yield f"Nothing of what {report.commit[:7]} pins is new."
+        yield f"{report.commit[:7]} pins no new revisions."
     elif report.remote is None:
         yield "Nothing was pushed. Next: vmrag push (git push does it with the hooks installed)"
     elif report.pushed:

@@ -46,4 +46,4 @@ def _fetch_lines(report: FetchReport) -> Iterator[str]:
     elif report.arrived:
         yield "Next: vmrag sync"
     elif report.updates:
-        yield "What the checked-out code pins was here already; git pull brings the pins of others."
+        yield "The revision that HEAD pins was already in this clone. To get newer pins, run: git pull"

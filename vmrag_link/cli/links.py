@@ -26,7 +26,7 @@ def command(invocation: Invocation, *, action: str, ref: str | None, revision: s
     """
     if (action == "show") != (ref is not None) or (revision and action != "list"):
         raise UsageInvalid(
-            "These arguments do not go together.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"
+            "these arguments cannot be combined.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"
         )
     from vmrag_link.ops.links import links as table
 

@@ -31,7 +31,7 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
     'vmrag gc --apply'.
     """
     if undo == (to is not None) or (undo and dry_run):
-        raise UsageInvalid("Say either where to move it, or --undo.", hint="vmrag migrate --to dolt --dry-run")
+        raise UsageInvalid("missing option '--to' or '--undo'", hint="vmrag migrate --to dolt --dry-run")
     from vmrag_link.ops.migration import migrate as migrating
 
     with invocation.workspace() as ws:
@@ -48,8 +48,8 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
     what = f"{plural(report.revisions, 'revision')} and {plural(len(report.branches), 'branch')}"
     if report.absent:
         which = "1 pinned revision is" if report.absent == 1 else f"{report.absent} pinned revisions are"
-        after = "" if report.applied else "; to take along what the remote has: vmrag fetch"
-        yield f"{which} not in this clone, and left to whoever has them{after}."
+        after = "" if report.applied else ". To copy them too, run first: vmrag fetch"
+        yield f"{which} not in this clone, so the migration does not copy them{after}."
     if not report.applied:
         yield f"Would move {what} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
         yield f"Next: vmrag migrate --to {report.to}"
@@ -57,11 +57,11 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
     yield f"Moved {what} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _files(report.changed)
     if report.remote:
-        yield f"The remote {report.remote} holds the knowledge base of before. Name another one in .vmrag.yaml, then: vmrag pin"
+        yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"
     if report.changed.written or report.changed.left:
         yield f'Next: git commit -m "Store the knowledge with {report.to}", then vmrag push'
     else:
-        yield "The pin names the new revision already: there is nothing to commit."
+        yield "The pin already names the new revision, so there is nothing to commit."
     yield "To go back: vmrag migrate --undo"
 
 

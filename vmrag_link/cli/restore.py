@@ -55,7 +55,7 @@ def command(
             return OK
         done = invocation.ask(
             lambda confirmed: operation.restore(ws, names, source=ref, within=collection, confirmed=confirmed),
-            question="Give them up?",
+            question="Discard them?",
             yes=yes,
         )
     if done is None:
@@ -94,7 +94,7 @@ def _restore_notes(
 
 
 def _restored_note_lines(report: RestoredNotes) -> Iterator[str]:
-    origin = f" as {report.commit[:7]} has it" if report.commit else ""
+    origin = f" from {report.commit[:7]}" if report.commit else ""
     for note in report.notes:
         yield f"{note.name}: {'deleted' if note.kind == 'removed' else 'restored'}{origin}"
     if not report.notes:

@@ -140,18 +140,18 @@ def _ask_remote(ws: Workspace) -> str:
 
 def _hooks(report: installer.UninstallReport) -> Iterator[str]:
     if report.elsewhere:
-        yield "The hooks do nothing in this work tree any more; others use them."
+        yield "The hooks are off in this work tree. Other work trees still use them."
     else:
         yield f"Removed from {report.folder}: {', '.join(report.removed)}" if report.removed else "Nothing to remove."
-    yield from (f"The {name} hook that was there before is back." for name in report.restored)
+    yield from (f"Restored the earlier {name} hook." for name in report.restored)
     if report.kept:
-        yield f"These are the team's, and do nothing here any more: {', '.join(report.kept)}"
+        yield f"These hooks belong to the team. They stay, but are off here: {', '.join(report.kept)}"
 
 
 def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iterator[str]:
     parts = ["the merge driver"] if hooks.driver else []
-    parts += [f"{plural(len(report.settings), 'setting')} of git's configuration"] if report.settings else []
-    parts += ["what you agreed to"] if report.agreed else []
+    parts += [plural(len(report.settings), "git setting")] if report.settings else []
+    parts += ["your trust in settings"] if report.agreed else []
     parts += [f"the knowledge base and its indexes in {report.knowledge}"] if report.knowledge else []
     if parts:
         yield f"Removed {', '.join(parts)}"
@@ -163,15 +163,15 @@ def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iter
     if changed:
         files = " ".join(map(quoted, changed))
         yield f"Taken out of the work tree: {', '.join(changed)}"
-        yield f"Next, if the team gives it up as well: git add -A -- {files} && git commit -m 'Remove vmrag'"
-        yield f"   or, if you alone do: git stash push -- {files}"
+        yield f"Next, to remove vmrag for the team: git add -A -- {files} && git commit -m 'Remove vmrag'"
+        yield f"   or, to remove it only here: git stash push -- {files}"
     if SETTINGS in report.kept:
         yield f"{SETTINGS} stays: it has settings that were never committed."
     if written := [name for name in report.kept if name != SETTINGS]:
         yield f"You wrote these files, and they stay: {', '.join(written)}"
     if report.pin == "restored":
-        yield "git's index names again what HEAD pins: nobody has what .dolt-version named, and it was not committed."
+        yield "git's index has HEAD's pin again, because the staged pin named a revision that no remote has."
     elif report.lost and report.lost.pin and PIN_NAME in report.changed:
-        yield "HEAD's .dolt-version names knowledge that is gone: commit its removal before others miss it."
+        yield "HEAD's .dolt-version pins a deleted revision. Commit its removal, so that others do not get this pin."
     elif report.knowledge and PIN_NAME in report.changed:
         yield "To come back: git checkout HEAD -- .dolt-version .gitattributes .vmrag.yaml && vmrag clone"

@@ -555,7 +555,7 @@ class Config(Record, frozen=True):
         Meta(
             ge=1,
             le=64_000_000,
-            description="Bytes above which a file is not a document of `sources`. Pictures of a notebook do not count.",
+            description="Bytes above which a file is not a document of `sources`, without the pictures of a notebook.",
         ),
     ] = 1_000_000
 

@@ -109,7 +109,7 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
 @click.option(
     "--affected-files", default="", metavar="FILE,…", help="Affected files (default: those in the stack trace)."
 )
-@click.option("--resolution", default="", metavar="TEXT", help="What fixed the error.")
+@click.option("--resolution", default="", metavar="TEXT", help="Change that fixed the error.")
 @click.option("--resolution-verified", is_flag=True, help="The fix was verified.")
 @click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Collection to store it in.")
 def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> None:
