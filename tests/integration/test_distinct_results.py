@@ -110,10 +110,10 @@ def test_terminal_and_tool_name_translations(project):
     assert not failed
     assert text.splitlines()[0].startswith("docs/timeouts.md:")
     assert "also in: fr, zh-cn" in text.splitlines()[0]
-    found = Tools(project.top)("chroma_query_documents", query_texts=[QUESTION])["results"][0]["matches"]
-    assert [match.get("also_in") for match in found][:2] == [["fr", "zh-cn"], None]
-    found = Tools(project.top)("chroma_query_documents", query_texts=[QUESTION], max_tokens=2000)["passages"]
-    assert [passage.get("also_in") for passage in found][:2] == [["fr", "zh-cn"], None]
+    results_found = Tools(project.top)("chroma_query_documents", query_texts=[QUESTION])["results"][0]["matches"]
+    assert [match.get("also_in") for match in results_found][:2] == [["fr", "zh-cn"], None]
+    results_found = Tools(project.top)("chroma_query_documents", query_texts=[QUESTION], max_tokens=2000)["passages"]
+    assert [passage.get("also_in") for passage in results_found][:2] == [["fr", "zh-cn"], None]
     packed = project.ask("query", QUESTION, "--budget", "2000")
     assert packed["passages"][0]["also_in"] == ["fr", "zh-cn"]
 
@@ -126,6 +126,6 @@ def test_data_ranks_below_text_unless_question_names_its_file(project):
         "To migrate to a new version, read this page. Version 0.30 renames an option of the gateway.\n",
     )
     commit(project, "Begin")
-    found = [hit["doc_id"] for hit in results(project, "migrate from 0.29 to 0.30")]
-    assert found.index("docs/upgrade.md") < found.index("docs/icon-table.md")
+    results_found = [hit["doc_id"] for hit in results(project, "migrate from 0.29 to 0.30")]
+    assert results_found.index("docs/upgrade.md") < results_found.index("docs/icon-table.md")
     assert results(project, "icon-table.md 0.29 0.30")[0]["doc_id"] == "docs/icon-table.md"

@@ -101,9 +101,9 @@ def test_one_sentence_is_found_among_forty_chapters():
     chapters = [f"第{number}章。{chapter}" for number in range(40)]
     chapters[27] += "停電の後は蓄電池の残量を必ず点検してください。"
     words = index(*chapters)
-    held = [found for found in find(words, "蓄電池の残量を点検する方法") if 0 < len(found) < 40]
+    held = [terms for terms in find(words, "蓄電池の残量を点検する方法") if 0 < len(terms) < 40]
     assert held
-    assert all(found == {27} for found in held)
+    assert all(terms == {27} for terms in held)
 
 
 @pytest.mark.parametrize(

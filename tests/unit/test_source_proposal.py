@@ -137,10 +137,12 @@ def test_proposal_for_many_kinds_of_files_keeps_the_limits():
     paths += [f"p{number}/doc/a.txt" for number in range(300)] + [f"s{number}/tool" for number in range(300)]
     found = proposal.propose(paths, lambda asked: dict.fromkeys(asked, SCRIPT))
     assert (
-        sources_flaw([{"collection": each.collection, "paths": list(each.paths), "kind": each.kind} for each in found])
+        sources_flaw(
+            [{"collection": source.collection, "paths": list(source.paths), "kind": source.kind} for source in found]
+        )
         is None
     )
-    assert next(each.paths for each in found if each.kind == "document") == ("**/doc/**/*.txt",)
+    assert next(source.paths for source in found if source.kind == "document") == ("**/doc/**/*.txt",)
 
 
 def test_hostile_names_are_not_proposed():

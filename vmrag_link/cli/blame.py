@@ -61,7 +61,7 @@ def command(invocation: Invocation, *, document: str) -> None:
 def _blame_lines(report: BlameReport) -> Iterator[str]:
     revisions = {line.revision: line for line in report.revisions}
     own = f"{report.collection}/{report.doc_id}"
-    beside = [_beside(revisions.get(line.revision)) for line in report.lines]
+    beside = [_describe_pin(revisions.get(line.revision)) for line in report.lines]
     width = max(map(len, beside), default=0)
     moved = any(line.name != own for line in report.lines)
     longest = max((len(line.name) for line in report.lines), default=0)
@@ -76,7 +76,8 @@ def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
     doc_id = report.doc_id
     paths = [line.name.removeprefix(f"{report.collection}/") for line in report.lines]
     rows = [
-        (line, path, _writer(known_commits.get(line.commit))) for line, path in zip(report.lines, paths, strict=True)
+        (line, path, _describe_writer(known_commits.get(line.commit)))
+        for line, path in zip(report.lines, paths, strict=True)
     ]
     width = max((len(who) for *_, who in rows), default=0)
     longest = max((len(path) for path in paths if path != doc_id), default=0)
@@ -87,18 +88,18 @@ def _blamed_file_lines(report: FileBlame) -> Iterator[str]:
         yield f"{commit}{name} {who:<{width}} {number:>{digits}}) {blamed.text}"
 
 
-def _writer(info: BlamedCommit | None) -> str:
+def _describe_writer(info: BlamedCommit | None) -> str:
     """Return the author and the day of a commit."""
-    return f"{_author(info.author)} {info.date[:_DAY]}" if info else NOT_COMMITTED
+    return f"{_describe_author(info.author)} {info.date[:_DAY]}" if info else NOT_COMMITTED
 
 
-def _author(author: str) -> str:
+def _describe_author(author: str) -> str:
     return author.partition("<")[0].strip()[:_LONGEST]
 
 
-def _beside(info: PinnedRevision | None) -> str:
+def _describe_pin(info: PinnedRevision | None) -> str:
     """Return the first git commit that pins the revision, with its author and day."""
     if info is None:
         return NOT_COMMITTED
     commit = info.commits[-1].commit[:SHORT_COMMIT] if info.commits else "-" * SHORT_COMMIT
-    return f"{commit} {_author(info.author)} {info.date[:_DAY]}"
+    return f"{commit} {_describe_author(info.author)} {info.date[:_DAY]}"

@@ -32,23 +32,23 @@ def command(invocation: Invocation, *, name: str | None) -> int:
     from vmrag_link.ops.documents import branches
 
     if name is not None:
-        return _switch(invocation, name)
+        return _switch_branch(invocation, name)
     with invocation.workspace() as ws:
         report = branches.branches(ws)
     lines = []
-    for each in report.branches:
-        mark = "*" if each.current else " "
-        belongs = f"for {each.code_branch}" if each.code_branch else "of no code branch"
-        if each.name.startswith(ASIDE_PREFIX):
-            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(each.name)}"
-            if is_memory(each.name):
+    for branch in report.branches:
+        mark = "*" if branch.current else " "
+        belongs = f"for {branch.code_branch}" if branch.code_branch else "of no code branch"
+        if branch.name.startswith(ASIDE_PREFIX):
+            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(branch.name)}"
+            if is_memory(branch.name):
                 belongs = "uncommitted changes that return when the pin goes back; 'vmrag commit' drops them"
-        lines.append(f"{mark} {each.name}  {each.revision[:7]}  {belongs}{', uncommitted changes' * each.dirty}")
+        lines.append(f"{mark} {branch.name}  {branch.revision[:7]}  {belongs}{', uncommitted changes' * branch.dirty}")
     invocation.emit(report, lines or ["No KB branches yet: the first document that is stored makes one."])
     return 0
 
 
-def _switch(invocation: Invocation, name: str) -> int:
+def _switch_branch(invocation: Invocation, name: str) -> int:
     from vmrag_link.ops.branches import switch as switching
 
     with invocation.workspace() as ws:

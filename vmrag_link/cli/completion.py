@@ -25,8 +25,8 @@ def command(invocation: Invocation, *, shell: str) -> None:
     """
     from vmrag_link.cli.main import cli
 
-    found = get_completion_class(shell)
-    if found is None:
+    shell_class = get_completion_class(shell)
+    if shell_class is None:
         raise UsageInvalid(f"click knows no completion for {shell}.", hint="vmrag completion bash")
-    script = found(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
+    script = shell_class(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
     invocation.emit({"shell": shell, "script": script}, terminal_text.lines(script))

@@ -51,8 +51,8 @@ def command(
 
 
 def _export_lines(report: ExportReport, folder: Path) -> Iterator[str]:
-    for each in report.left_out:
-        yield f"Left out: {each.collection}/{each.doc_id} {each.reason}."
+    for row in report.left_out:
+        yield f"Left out: {row.collection}/{row.doc_id} {row.reason}."
     yield f"{folder}: {plural(report.written, 'file')} written, {report.unchanged} unchanged"
     if report.sources:
         yield f"Not written, because they are files of the repository already: {enumerated(report.sources)}."

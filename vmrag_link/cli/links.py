@@ -40,7 +40,7 @@ def command(invocation: Invocation, *, action: str, ref: str | None, revision: s
             invocation.emit(link, [_link_line(link)])
         else:
             report = table.links(ws, revision=revision)
-            invocation.emit(report, [_link_line(each) for each in report.links] or ["No links yet."])
+            invocation.emit(report, [_link_line(row) for row in report.links] or ["No links yet."])
 
 
 def _link_line(link: Link) -> str:

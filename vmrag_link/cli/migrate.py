@@ -37,7 +37,7 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
     with invocation.workspace() as ws:
         if to is None:
             back = migrating.undo(ws)
-            invocation.emit(back, _undone(back))
+            invocation.emit(back, _undone_lines(back))
         else:
             report = migrating.migrate(ws, "dolt" if to == "dolt" else "doltlite", dry_run=dry_run)
             invocation.emit(report, _migrated_lines(report))
@@ -55,7 +55,7 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
         yield f"Next: vmrag migrate --to {report.to}"
         return
     yield f"Moved {what} to {_NAMES[report.to]}; {report.made} were made by this run."
-    yield from _files(report.changed)
+    yield from _file_lines(report.changed)
     if report.remote:
         yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"
     if report.changed.written or report.changed.left:
@@ -65,13 +65,13 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
     yield "To go back: vmrag migrate --undo"
 
 
-def _undone(report: UndoReport) -> Iterator[str]:
+def _undone_lines(report: UndoReport) -> Iterator[str]:
     yield f"The knowledge base is stored by {_NAMES[report.engine]} again, as it was."
-    yield from _files(report.changed)
+    yield from _file_lines(report.changed)
 
 
-def _files(changed: Changed) -> Iterator[str]:
-    staged = [each for each in changed.written if each not in changed.unstaged]
+def _file_lines(changed: Changed) -> Iterator[str]:
+    staged = [row for row in changed.written if row not in changed.unstaged]
     if staged:
         yield f"Changed and staged: {', '.join(staged)}."
     if changed.unstaged:

@@ -61,7 +61,7 @@ def _push_lines(report: PushReport) -> Iterator[str]:
     if report.branches or report.kept or report.deleted or report.links:
         yield f"To {report.remote}:"
         yield from describe_moves(report.branches)
-        yield from (f"  (deleted)  {each}" for each in report.deleted)
+        yield from (f"  (deleted)  {row}" for row in report.deleted)
         if report.kept:
             yield f"  {plural(len(report.kept), 'revision')} that no branch there reaches"
         if report.links:

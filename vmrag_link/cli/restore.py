@@ -53,22 +53,22 @@ def command(
         if notes:
             invocation.emit(notes, _restored_note_lines(notes))
             return OK
-        done = invocation.ask(
+        result = invocation.ask(
             lambda confirmed: operation.restore(ws, names, source=ref, within=collection, confirmed=confirmed),
             question="Discard them?",
             yes=yes,
         )
-    if done is None:
+    if result is None:
         output.complain("Nothing was changed.")
         return FAILED_CHECK
-    found = done.report
-    lines = [*_restored_lines(found)]
-    if found.kept:
-        back = command_of("restore", names or (EVERYTHING,), collection, source=found.kept[:12])
-        lines.append(kept_line(len(found.unsaved), back))
-    if ref is not None and done.branch:
+    report = result.report
+    lines = [*_restored_lines(report)]
+    if report.kept:
+        back = command_of("restore", names or (EVERYTHING,), collection, source=report.kept[:12])
+        lines.append(kept_line(len(report.unsaved), back))
+    if ref is not None and result.branch:
         lines.append(NEXT_COMMIT)
-    invocation.emit(to_json(done), lines)
+    invocation.emit(to_json(result), lines)
     return OK
 
 
@@ -105,16 +105,16 @@ def _restored_note_lines(report: RestoredNotes) -> Iterator[str]:
         yield f"hint: vmrag restore --undo {quoted(name)}"
 
 
-def _restored_lines(found: Restoration) -> Iterator[str]:
-    at = found.source[:7]
-    if not found.documents and not found.collections:
+def _restored_lines(report: Restoration) -> Iterator[str]:
+    at = report.source[:7]
+    if not report.documents and not report.collections:
         yield f"Nothing differs from {at}."
         return
-    removed = sum(each.kind == "removed" for each in found.documents)
-    taken = len(found.documents) - removed
+    removed = sum(row.kind == "removed" for row in report.documents)
+    taken = len(report.documents) - removed
     if taken:
         yield f"{plural(taken, 'document')} restored from {at}"
     if removed:
         yield f"{plural(removed, 'document')} removed, which {at} does not have"
-    for each in found.collections:
-        yield f"collection {each.name}: {'removed' if each.kind == 'removed' else 'restored'}"
+    for row in report.collections:
+        yield f"collection {row.name}: {'removed' if row.kind == 'removed' else 'restored'}"

@@ -36,49 +36,49 @@ def command(invocation: Invocation, *, names: tuple[str, ...], collection: str |
 
     with invocation.workspace() as ws:
         names = tuple(name_from_top(ws, invocation.directory, name) for name in names)
-        store = stores.store_of_all(ws, [collection or each.partition("/")[0] for each in names])
-        done = invocation.ask(
+        store = stores.store_of_all(ws, [collection or name.partition("/")[0] for name in names])
+        result = invocation.ask(
             lambda confirmed: remove_named(store, names, within=collection, confirmed=confirmed, dry_run=dry_run),
             question="Remove them?",
             yes=yes,
         )
-    if done is None:
+    if result is None:
         output.complain("Nothing was removed.")
         return FAILED_CHECK
-    removed = done.report
-    lines = _dry_run_lines(removed) if dry_run else _removal_lines(done, names, collection)
-    invocation.emit(to_json(done), lines)
+    removed = result.report
+    lines = _dry_run_lines(removed) if dry_run else _removal_lines(result, names, collection)
+    invocation.emit(to_json(result), lines)
     return OK
 
 
-def _dry_run_lines(found: NamedRemoval) -> Iterator[str]:
-    never = set(found.unsaved)
-    for each in found.documents:
-        yield f"rm {each}{'  (not committed)' if each in never else ''}"
-    yield from (f"rm {each}/ (the collection)" for each in found.collections)
+def _dry_run_lines(removal: NamedRemoval) -> Iterator[str]:
+    never = set(removal.unsaved)
+    for name in removal.documents:
+        yield f"rm {name}{'  (not committed)' if name in never else ''}"
+    yield from (f"rm {name}/ (the collection)" for name in removal.collections)
 
 
-def _headline(removed: NamedRemoval) -> str:
+def _describe_removal(removed: NamedRemoval) -> str:
     documents = plural(len(removed.documents), "document")
     if removed.collections:
         noun = "collection" if len(removed.collections) == 1 else "collections"
         return f"{noun} {enumerated(removed.collections)} removed, with {documents}"
-    homes = sorted({each.collection for each in removed.documents})
+    homes = sorted({name.collection for name in removed.documents})
     return f"{enumerated(homes)}: {documents} removed"
 
 
-def _removal_lines(done: WriteResult[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
+def _removal_lines(result: WriteResult[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
     from vmrag_link.ops.history.document_names import command_of
 
-    removed = done.report
-    yield _headline(removed)
-    if done.notes:
-        yield from (f"warning: {why}" for why in [done.notes.pending] if why)
-        kept = set(done.notes.kept)
+    removed = result.report
+    yield _describe_removal(removed)
+    if result.notes:
+        yield from (f"warning: {why}" for why in [result.notes.pending] if why)
+        kept = set(result.notes.kept)
         for name in removed.documents:
             undo = "vmrag restore --undo" if name.doc_id in kept else "vmrag restore"
             yield f"hint: {undo} {quoted(str(name))}"
     if removed.kept:
         yield kept_line(len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12]))
-    if done.branch:
+    if result.branch:
         yield NEXT_COMMIT

@@ -216,8 +216,8 @@ def _list_linked_folders(
     """Return the links to folders. For a commit, links out of the repository are left out."""
     targets = submodules.read_targets(ws.places, nested.links)
     folders = {path: posixpath.normpath(posixpath.join(posixpath.dirname(path), to)) for path, to in targets.items()}
-    wanted = {*folders.values()}
-    numbers = Counter(folder for file in tracked for folder in _list_parents(file) if folder in wanted)
+    linked = {*folders.values()}
+    numbers = Counter(folder for file in tracked for folder in _list_parents(file) if folder in linked)
     rows = []
     for path, folder in sorted(folders.items()):
         is_outside = folder.startswith(("/", "../")) or folder == ".."
