@@ -152,7 +152,7 @@ def test_hostile_names_are_not_proposed():
 
 
 def test_templates_of_texts_are_texts_and_other_templates_are_code():
-    for ending in formats._TEMPLATES:
+    for ending in formats.TEMPLATES:
         assert formats.find_built_in(f"README.md{ending}") is formats.find_built_in("README.md")
         assert formats.find_built_in(f"page.html{ending}") is None
         assert ending in (".in", ".template") or languages.language_of(f"x{ending}") == "template"
