@@ -100,13 +100,13 @@ def main() -> int:
 def report(figures: list[Figure]) -> None:
     print(f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, Python {platform.python_version()}\n")
     print("| what | ratio | limit | kept | seconds |\n|---|---|---|---|---|")
-    for each in figures:
-        sign = "≥" if each.at_least else "≤"
-        limit = f"{sign} {each.limit:g}" if each.limit is not None else "-"
-        seconds = ", ".join(f"{name} {value:.4g}" for name, value in each.seconds.items())
-        print(f"| {each.name} | {each.ratio:.2f} | {limit} | {'yes' if each.kept else '**no**'} | {seconds} |")
+    for figure in figures:
+        sign = "≥" if figure.at_least else "≤"
+        limit = f"{sign} {figure.limit:g}" if figure.limit is not None else "-"
+        seconds = ", ".join(f"{name} {value:.4g}" for name, value in figure.seconds.items())
+        print(f"| {figure.name} | {figure.ratio:.2f} | {limit} | {'yes' if figure.kept else '**no**'} | {seconds} |")
     RESULTS.mkdir(exist_ok=True)
-    rows = [dataclasses.asdict(each) | {"kept": each.kept} for each in figures]
+    rows = [dataclasses.asdict(figure) | {"kept": figure.kept} for figure in figures]
     (RESULTS / "latest.json").write_text(json.dumps(rows, indent=2) + "\n")
 
 

@@ -63,7 +63,7 @@ def main(repo: str, commit: str, before: str | None) -> None:
     there = set(_pieces(repo, sorted(known), parser))
     start = time.process_time()
     names = [name for name in dict.fromkeys(blobs(repo, commit).values()) if name not in known]
-    texts = [each for each in _pieces(repo, names, parser) if each not in there]
+    texts = [piece for piece in _pieces(repo, names, parser) if piece not in there]
     model.embed(texts)
     print(time.process_time() - start, len(texts))
 

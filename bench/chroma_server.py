@@ -60,7 +60,7 @@ def run(folder: Path, rounds: int, env: dict[str, str], documents: int = DOCUMEN
         finally:
             server.kill()
             service.shutdown()
-    seconds = {name: each.wall for name, each in samples.items()} | {"put there": put.wall}
+    seconds = {name: sample.wall for name, sample in samples.items()} | {"put there": put.wall}
     name = f"index of {documents:,} documents, {DIMENSIONS} dimensions, by a Chroma server"
     return [
         Figure(

@@ -77,17 +77,17 @@ def main() -> None:
 def answers(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> Answers:
     """To the questions of all sets, in their order."""
     found: Answers = {}
-    asked = [Asked(made.root, [each.text for each in made.questions]) for made in sets]
+    asked = [Asked(made.root, [question.text for question in made.questions]) for made in sets]
     with_rg = Ripgrep.is_here()
     if not with_rg:
         print(f"Without rg on PATH, {RIPGREP!r} is left out.\n")
     for made, theirs in zip(sets, semble.ask(asked, DEPTH), strict=True):
         ours = _ours(repository(folder / "repositories" / made.name, {"": made.root}), made.questions)
-        for title, each in (ours | {SEMBLE: theirs.answers}).items():
-            found.setdefault(title, []).extend(each)
+        for title, our in (ours | {SEMBLE: theirs.answers}).items():
+            found.setdefault(title, []).extend(our)
         if with_rg:
             ripgrep = Ripgrep(made.root)
-            found.setdefault(RIPGREP, []).extend(ripgrep.answer(each.text) for each in made.questions)
+            found.setdefault(RIPGREP, []).extend(ripgrep.answer(question.text) for question in made.questions)
     return found
 
 
@@ -107,10 +107,10 @@ def _ranked(ws: Workspace, view: View, questions: Sequence[Question]) -> Answers
 
         everything = answering(Mode.VECTOR, Ranking(per_document=0))("def", code_latency.ALL_OF_IT)
         plain = PlainWords([_piece(hit) for hit in everything], [hit.text for hit in everything])
-        found[PLAIN] = [plain.answer(each.text, DEPTH) for each in questions]
+        found[PLAIN] = [plain.answer(question.text, DEPTH) for question in questions]
         for title, (mode, ranking) in RANKINGS.items():
             answer = answering(mode, ranking)
-            found[title] = [[_piece(hit) for hit in answer(each.text, DEPTH)] for each in questions]
+            found[title] = [[_piece(hit) for hit in answer(question.text, DEPTH)] for question in questions]
     return found
 
 
@@ -166,15 +166,15 @@ class Column(NamedTuple):
 
 
 def labelled(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
-    questions = [each for made in sets for each in made.questions]
+    questions = [question for made in sets for question in made.questions]
     found = answers(sets, folder, semble)
     languages = np.array([made.language for made in sets for _ in made.questions])
-    categories = np.array([each.category for each in questions])
+    categories = np.array([question.category for question in questions])
     all_of_them = np.full(len(questions), fill_value=True)
     columns = [
         Column("Python", languages == "python"),
         Column("other languages", languages != "python"),
-        *(Column(each, categories == each) for each in sorted(set(categories))),
+        *(Column(category, categories == category) for category in sorted(set(categories))),
         Column("all", all_of_them),
         Column(
             "mean of languages", all_of_them, _mean_by(languages, [made.name for made in sets for _ in made.questions])
@@ -187,7 +187,7 @@ def labelled(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
 
 
 def documented(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
-    questions = [each for made in sets for each in made.questions]
+    questions = [question for made in sets for question in made.questions]
     found = answers(sets, folder, semble)
     names = np.array([made.name for made in sets for _ in made.questions])
     all_of_them = np.full(len(questions), fill_value=True)
@@ -212,7 +212,7 @@ def _gains(
     found: Answers, questions: Sequence[Question], measure: Callable[[Sequence[Piece], Question], float]
 ) -> dict[str, np.ndarray]:
     return {
-        title: np.array([measure(pieces, asked) for pieces, asked in zip(each, questions, strict=True)])
+        title: np.array([measure(pieces, question) for pieces, question in zip(each, questions, strict=True)])
         for title, each in found.items()
     }
 
@@ -221,8 +221,8 @@ def _table(gains: dict[str, np.ndarray], columns: Sequence[Column]) -> None:
     first = gains[PLAIN]
     print(f"| ranking | {' | '.join(f'{each.title} ({each.of.sum()})' for each in columns)} |")
     print(f"|{'---|' * (len(columns) + 1)}")
-    for title, each in gains.items():
-        cells = [f"{column.measure(each[column.of]):.3f}{_mark((each - first)[column.of])}" for column in columns]
+    for title, gain in gains.items():
+        cells = [f"{column.measure(gain[column.of]):.3f}{_mark((gain - first)[column.of])}" for column in columns]
         print(f"| {title} | {' | '.join(cells)} |")
     print(
         f"\n* = 95 % interval of the paired difference from {PLAIN!r} above 0, ° = below. {HYBRID} above that of: ",
@@ -235,7 +235,7 @@ def _tokens(found: Answers, questions: Sequence[Question]) -> None:
     print("\nRecall of the targets by returned tokens (characters by four)\n")
     print(f"| ranking | {' | '.join(map(str, BUDGETS))} |\n|{'---|' * (len(BUDGETS) + 1)}")
     for title, each in found.items():
-        means = np.mean([recalls(pieces, asked) for pieces, asked in zip(each, questions, strict=True)], axis=0)
+        means = np.mean([recalls(pieces, question) for pieces, question in zip(each, questions, strict=True)], axis=0)
         print(f"| {title} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
 
 

@@ -102,9 +102,9 @@ class Ripgrep:
         return shutil.which("rg") is not None
 
     def answer(self, text: str) -> list[Piece]:
-        words = dict.fromkeys(each.lower() for each in re.findall(r"[a-zA-Z][a-zA-Z0-9]*", text))
-        keywords = [each for each in words if len(each) >= SHORT and each not in STOPWORDS]
-        lines = sum((self._lines_with(each) for each in keywords or [text]), Counter[str]())
+        words = dict.fromkeys(match.lower() for match in re.findall(r"[a-zA-Z][a-zA-Z0-9]*", text))
+        keywords = [word for word in words if len(word) >= SHORT and word not in STOPWORDS]
+        lines = sum((self._lines_with(keyword) for keyword in keywords or [text]), Counter[str]())
         return [self._file(path) for path in sorted(lines, key=lambda path: (-lines[path], path))]
 
     def _lines_with(self, pattern: str) -> Counter[str]:
@@ -160,11 +160,11 @@ class Semble:
         self._run(job)
         return [
             Answered(
-                [[Piece(*piece) for piece in pieces] for pieces in each["answers"]],
-                [Run(wall, cpu, 0) for wall, cpu in each["runs"]],
-                each["pieces"],
+                [[Piece(*piece) for piece in pieces] for pieces in load["answers"]],
+                [Run(wall, cpu, 0) for wall, cpu in load["runs"]],
+                load["pieces"],
             )
-            for each in json.loads(answer.read_text())
+            for load in json.loads(answer.read_text())
         ]
 
     def once(self, question: str, root: Path) -> Run:

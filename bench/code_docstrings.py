@@ -149,6 +149,6 @@ def first_sentence(docstring: str, name: str) -> str:
 
 def _some(questions: list[Question]) -> list[Question]:
     """`EACH` of those that are said once, chosen by their texts alone."""
-    times = Counter(each.text.lower() for each in questions)
-    once = [each for each in questions if times[each.text.lower()] == 1]
+    times = Counter(question.text.lower() for question in questions)
+    once = [question for question in questions if times[question.text.lower()] == 1]
     return sorted(once, key=lambda each: hashlib.sha256(each.text.encode()).hexdigest())[:EACH]

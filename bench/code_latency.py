@@ -32,9 +32,11 @@ WARM, COLD, FIRST = 300, 9, 20
 def report(folder: Path, semble: Semble) -> None:
     """Of `MANY` with their docstrings, as one repository."""
     wholes = [code_docstrings.whole_package(folder / "documented", each) for each in code_docstrings.DOCUMENTED]
-    repo = code_sets.repository(folder / "repositories/many", {each.name: each for each in wholes if each.name in MANY})
+    repo = code_sets.repository(
+        folder / "repositories/many", {whole.name: whole for whole in wholes if whole.name in MANY}
+    )
     asked = [each for each in code_docstrings.documented(folder / "documented", test=False) if each.name in MANY]
-    texts = [each.text for made in asked for each in made.questions][:: len(asked) * EACH // WARM][:WARM]
+    texts = [question.text for made in asked for question in made.questions][:: len(asked) * EACH // WARM][:WARM]
     with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
         pieces, ours = searching(ws, lambda searcher, _: _timed(searcher, texts))
     theirs = semble.ask([Asked(repo, texts)], K)[0]
@@ -50,9 +52,9 @@ def _timed(searcher: Searcher, texts: Sequence[str]) -> tuple[int, list[Run]]:
     """The number of pieces, and how long each question took."""
     pieces = len(searcher.search(Query("def", k=ALL_OF_IT, mode=Mode.VECTOR)))
     runs = []
-    for each in [*texts[:FIRST], *texts]:
+    for text in [*texts[:FIRST], *texts]:
         start = time.perf_counter(), time.process_time()
-        searcher.search(Query(each, k=K))
+        searcher.search(Query(text, k=K))
         runs.append(Run(time.perf_counter() - start[0], time.process_time() - start[1], 0))
     return pieces, runs[FIRST:]
 
@@ -70,6 +72,6 @@ def _cold(repo: Path, texts: Sequence[str], semble: Semble) -> dict[str, Sequenc
 
 
 def _row(title: str, runs: Sequence[Run]) -> None:
-    p50, p95 = (np.quantile([each.wall for each in runs], share) * 1000 for share in (0.5, 0.95))
-    cpu = np.median([each.cpu for each in runs]) * 1000
+    p50, p95 = (np.quantile([run.wall for run in runs], share) * 1000 for share in (0.5, 0.95))
+    cpu = np.median([run.cpu for run in runs]) * 1000
     print(f"| {title} | {p50:,.1f} ms | {p95:,.1f} ms | {cpu:,.1f} ms |")

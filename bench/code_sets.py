@@ -125,7 +125,7 @@ OTHERS = (
 
 def labelled(folder: Path, labels: Path, *, test: bool) -> list[CodeSet]:
     """What semble asks of one half; `labels`: a checkout of its repository."""
-    repositories = {each["name"]: each for each in json.loads((labels / "benchmarks/repos.json").read_text())}
+    repositories = {load["name"]: load for load in json.loads((labels / "benchmarks/repos.json").read_text())}
     made = []
     for group in (PYTHON, OTHERS):
         for each in group[test::2]:
@@ -133,7 +133,7 @@ def labelled(folder: Path, labels: Path, *, test: bool) -> list[CodeSet]:
             there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
             repository = repositories[each.name]
             questions = _annotated(labels / f"benchmarks/annotations/{each.name}.json", repository)
-            kept = [asked for asked in questions if {target.path for target in asked.targets} <= there]
+            kept = [question for question in questions if {target.path for target in question.targets} <= there]
             dropped = len(questions) - len(kept)
             made.append(CodeSet(each.name, repository["language"], root, kept, dropped))
     return made
@@ -149,12 +149,12 @@ def _annotated(file: Path, repository: dict[str, str | None]) -> list[Question]:
 
     return [
         Question(
-            each["query"],
-            each.get("category") or _category(each["query"]),
-            tuple(target(given) for given in each.get("relevant", [])),
-            tuple(target(given) for given in each.get("secondary", [])),
+            load["query"],
+            load.get("category") or _category(load["query"]),
+            tuple(target(given) for given in load.get("relevant", [])),
+            tuple(target(given) for given in load.get("secondary", [])),
         )
-        for each in json.loads(file.read_text())
+        for load in json.loads(file.read_text())
     ]
 
 

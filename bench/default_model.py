@@ -113,18 +113,18 @@ def groups(tokenizer_content: bytes) -> bytes:
 def neighbours(merges: Iterable[str]) -> list[set[str]]:
     """The groups of `static.GROUPS`, the largest first."""
     joints = set()
-    for each in merges:
-        left, _, right = each.partition(" ")
+    for merge in merges:
+        left, _, right = merge.partition(" ")
         joints.add((left[-1], right[0]))
     groups: dict[str, set[str]] = {}
-    for left, right in joints:
-        if left == static.SPACE:
+    for joint, right in joints:
+        if joint == static.SPACE:
             groups.setdefault(right, {right})
-        elif (one := groups.setdefault(left, {left})) is not (other := groups.setdefault(right, {right})):
+        elif (one := groups.setdefault(joint, {joint})) is not (other := groups.setdefault(right, {right})):
             one |= other
             groups |= dict.fromkeys(other, one)
     groups.pop(static.SPACE, None)
-    return sorted({id(each): each for each in groups.values()}.values(), key=lambda each: (-len(each), min(each)))
+    return sorted({id(group): group for group in groups.values()}.values(), key=lambda each: (-len(each), min(each)))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def _grow(writer: Path, commits: int, env: dict[str, str]) -> Iterator[int]:
             revision = engine.commit(
                 "main", message=f"change {number}", author="B <b@example.com>", date=DATE, expected=revision
             )
-            yield sum(len(each.content) for each in rows)
+            yield sum(len(row.content) for row in rows)
         engine.close()
         pin = pins.repin(None, remote="git:", branch="main", commit=revision, committed_at=DATE)
         (writer / ".dolt-version").write_bytes(pins.format(pin))

@@ -42,7 +42,7 @@ def _changed_otherwise(repo: Path) -> None:
         if engine.branch(OTHER):
             return
         main = knowledge.head(engine, "main")
-        ids = [each.doc_id for each in engine.headers(main)]
+        ids = [header.doc_id for header in engine.headers(main)]
         made = knowledge.issue_log if "logs" in repo.name else knowledge.plain_document
         changed = [made(doc_id, f"changed {doc_id}") for doc_id in ids[1 :: len(ids) // knowledge.DIFFERENT]]
         engine.create_branch(OTHER, main)

@@ -59,9 +59,12 @@ def run(folder: Path, env: dict[str, str]) -> list[Figure]:
         other.call("chroma_delete_collection", **FRESH)
     return [
         Figure(
-            f"MCP beside chroma-mcp, {what}, {SIZE:,} documents", each["ours"] / each["chroma-mcp"], LIMITS[what], each
+            f"MCP beside chroma-mcp, {what}, {SIZE:,} documents",
+            second["ours"] / second["chroma-mcp"],
+            LIMITS[what],
+            second,
         )
-        for what, each in seconds.items()
+        for what, second in seconds.items()
     ]
 
 
@@ -70,8 +73,13 @@ def _calls() -> dict[str, Callable[[Server], object]]:
 
     def add(server: Server) -> None:
         first = next(numbers) * 10
-        ids = [f"n{first + each}" for each in range(10)]
-        server.call("chroma_add_documents", **FRESH, ids=ids, documents=[f"The text of {each}, new." for each in ids])
+        ids = [f"n{first + number}" for number in range(10)]
+        server.call(
+            "chroma_add_documents",
+            **FRESH,
+            ids=ids,
+            documents=[f"The text of {identifier}, new." for identifier in ids],
+        )
 
     return {
         "count": lambda server: server.call("chroma_get_collection_count", **KEPT),

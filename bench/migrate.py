@@ -76,4 +76,4 @@ def _commit(engine: Engine, branch: str, documents: list[Document], commits: int
 
 
 def _bytes(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

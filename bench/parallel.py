@@ -47,7 +47,7 @@ class Agent:
         self.random = random.Random(number)
         self.branches = [self.name, f"{self.name}-other"]
         self.here = self.name
-        self.written: dict[str, dict[str, str]] = {each: {} for each in self.branches}
+        self.written: dict[str, dict[str, str]] = {branch: {} for branch in self.branches}
         self.seconds: list[float] = []
         self.failures: list[str] = []
         self.steps = 0
@@ -147,12 +147,12 @@ def run(
         stop.set()
         colleague.join()
     finally:
-        for each in servers:
-            each.close()
+        for server in servers:
+            server.close()
     lost = [each for agent in agents for each in agent.lost()]
-    failures = [each for agent in agents for each in agent.failures]
+    failures = [failure for agent in agents for failure in agent.failures]
     print("\n".join([*failures, *lost]))
-    together = _p99([each for agent in agents for each in agent.seconds])
+    together = _p99([second for agent in agents for second in agent.seconds])
     writes = sum(len(notes) for agent in agents for notes in agent.written.values())
     lasted = time.perf_counter() - began
     name = f"{count} agents in {count} work trees for {lasted:.0f} s"
@@ -228,18 +228,18 @@ def _resident(server: Server) -> float:
 def _left(folder: Path) -> list[str]:
     """Processes that still work somewhere below the folder."""
     found = []
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            at = (each / "cwd").readlink()
+            at = (path / "cwd").readlink()
         except OSError:  # it has ended, or is somebody else's
             continue
         if at.is_relative_to(folder.resolve()):
-            found.append(each.name)
+            found.append(path.name)
     return found
 
 
 def _unfinished(repo: Path) -> list[Path]:
     """Of git's and ours. Ours lock a file that stays; that it is there says nothing."""
     git, ours = repo / ".git", repo / ".git/vmrag"
-    locks = [each for each in git.rglob("*.lock") if "vmrag" not in each.relative_to(git).parts]
+    locks = [path for path in git.rglob("*.lock") if "vmrag" not in path.relative_to(git).parts]
     return [*locks, *ours.glob("journal/*"), *ours.rglob("*.tmp")]

@@ -53,10 +53,10 @@ def main() -> None:
                 for limit in (1, 2, 3, 0):
                     answer = direct(searcher, Mode.HYBRID, Ranking(per_document=limit), k=5)
                     passages.setdefault(limit, []).extend(
-                        any(each.passage in hit.text for hit in answer(each.text))
+                        any(question.passage in hit.text for hit in answer(question.text))
                         for questions in asked.values()
-                        for each in questions
-                        if each.passage
+                        for question in questions
+                        if question.passage
                     )
         together: dict[str, dict[str, list[int]]] = {}
         with open_index(folder / "together", sets) as searcher:
@@ -67,7 +67,7 @@ def main() -> None:
     print("\nThe same questions to both, each a collection of its own, without naming one:\n")
     report(together)
     print("\nThe passage itself among five results, by `retrieval.per_document`: ", end="")
-    print(", ".join(f"{limit or 'any'} {np.mean(found):.3f}" for limit, found in passages.items()))
+    print(", ".join(f"{limit or 'any'} {np.mean(passage):.3f}" for limit, passage in passages.items()))
 
 
 def asked_of(made: QuestionSet, *, test: bool) -> dict[str, list[Question]]:
@@ -82,7 +82,7 @@ def ranked(
     """Add the places of the right documents, by ranking and kind of question."""
     for title, answer in rankings(searcher).items():
         for kind, questions in asked.items():
-            ranks.setdefault(title, {})[kind] = [rank_of(answer(each.text), each) for each in questions]
+            ranks.setdefault(title, {})[kind] = [rank_of(answer(question.text), question) for question in questions]
 
 
 def rankings(searcher: Callable[[Ranking], Searcher]) -> dict[str, Answer]:
@@ -156,10 +156,10 @@ def report(ranks: dict[str, dict[str, list[int]]]) -> None:
     counts = ", ".join(f"{kind} {len(ranks[BASELINE][kind])}" for kind in kinds)
     print(f"MRR (questions: {counts}); * = 95 % interval of the paired difference above, ° = below the first row\n")
     print(f"| ranking | {' | '.join(kinds)} | mean MRR | hit@1 | hit@5 | nDCG@10 |\n|{'---|' * (len(kinds) + 5)}")
-    for title, found in ranks.items():
-        cells = [f"{mrr(found[kind]):.3f}{difference(found[kind], ranks[BASELINE][kind])}" for kind in kinds]
+    for title, rank in ranks.items():
+        cells = [f"{mrr(rank[kind]):.3f}{difference(rank[kind], ranks[BASELINE][kind])}" for kind in kinds]
         means = [
-            np.mean([measure(found[kind]) for kind in kinds])
+            np.mean([measure(rank[kind]) for kind in kinds])
             for measure in (mrr, lambda all_: hit(all_, 1), lambda all_: hit(all_, 5), ndcg)
         ]
         print(f"| {title} | {' | '.join(cells)} | {' | '.join(f'{mean:.3f}' for mean in means)} |")

@@ -141,15 +141,15 @@ def headings_of(pages: dict[str, str]) -> list[Question]:
 def _identifiers(pages: dict[str, str]) -> list[Question]:
     places: dict[str, set[str]] = {}
     for name, text in pages.items():
-        for found in DEFINITION.finditer(text):
-            if any(f"{kind}::" in found[0] for kind in NAMING):
-                places.setdefault(found["name"], set()).add(name)
+        for match in DEFINITION.finditer(text):
+            if any(f"{kind}::" in match[0] for kind in NAMING):
+                places.setdefault(match["name"], set()).add(name)
     return _some([Question(name, next(iter(where))) for name, where in places.items() if len(where) == 1])
 
 
 def _some(questions: list[Question]) -> list[Question]:
     """Each text once, and not more than `MOST`; which ones depends on their texts alone."""
-    unique = {each.text.lower(): each for each in questions}
+    unique = {question.text.lower(): question for question in questions}
     return sorted(unique.values(), key=lambda each: order(each.text))[:MOST]
 
 

@@ -117,7 +117,7 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
         )
         searcher.close()
         segments = [segments_beside(view.folder) / name for name in segments_of(view.folder)]
-        mapped = sum(path.stat().st_size for each in segments for path in each.glob("vectors-*")) / 1_000_000
+        mapped = sum(path.stat().st_size for segment in segments for path in segment.glob("vectors-*")) / 1_000_000
     return seconds | {"memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1_000_000 - mapped}
 
 

@@ -79,7 +79,7 @@ class _Index:
             )
             for _ in range(number)
         ]
-        self.engine.write(branch, Write(put_documents=list({each.key: each for each in rows}.values())), expected=at)
+        self.engine.write(branch, Write(put_documents=list({row.key: row for row in rows}.values())), expected=at)
         date = "2026-01-02T03:04:05Z"
         return self.engine.commit(branch, message="change", author="Bench <b@example.com>", date=date, expected=at)
 
@@ -155,13 +155,13 @@ def _in_turn(folders: Sequence[Path], queries: Sequence[Query]) -> list[float]:
     searchers = [Searcher(folder, lambda _: model) for folder in folders]
     best = [float("inf")] * len(folders)
     for _ in range(6):
-        for number, each in enumerate(searchers):
+        for number, searcher in enumerate(searchers):
             start = time.process_time()
             for query in queries:
-                each.search(query)
+                searcher.search(query)
             best[number] = min(best[number], time.process_time() - start)
-    for each in searchers:
-        each.close()
+    for searcher in searchers:
+        searcher.close()
     return best
 
 

@@ -159,7 +159,7 @@ def _moved_symbols(repo: Path, env: dict[str, str]) -> set[str]:
             _, path, number, text = line.split(":", 3)
             name = re.match(r" *(?:def|class) (\w+)", text)[1]
             places.setdefault(name, set()).add(f"{tag} {path} {number}")
-    both = {name for name, found in places.items() if len({each.split(" ")[0] for each in found}) == len(RELEASES)}
+    both = {name for name, place in places.items() if len({each.split(" ")[0] for each in place}) == len(RELEASES)}
     old = {name: {each.split(" ", 1)[1] for each in places[name] if each.startswith("v51 ")} for name in both}
     new = {name: {each.split(" ", 1)[1] for each in places[name] if each.startswith("v52 ")} for name in both}
     return {name for name in both if old[name] != new[name] and len(name) > 6}
@@ -194,7 +194,7 @@ def _many(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
             subprocess.run(["find", "docs", "-name", "*.md", "-exec", "touch", "{}", "+"], cwd=repo, check=True)
             once(word, cwd=repo, env=env)
         samples = timing.in_turn(things, rounds)
-        seconds = {name: each.cpu for name, each in samples.items()}
+        seconds = {name: sample.cpu for name, sample in samples.items()}
         title = f"what 50,000 files add to a query, {state}, against git's own look"
         figures.append(Figure(title, (seconds["query"] - seconds["few"]) / seconds["git"], MANY, seconds))
     return figures

@@ -117,8 +117,8 @@ def _measured(repo: Path, what: str, env: dict[str, str], seconds: float) -> lis
     subprocess.run([*VMRAG, "sync", "-q"], cwd=repo, env=env, check=True)
     servers = [Server(OURS, repo, env) for _ in range(READERS)]
     try:
-        for each in servers:
-            each.greet()
+        for server in servers:
+            server.greet()
         _asked(servers, 2.0)  # the first answer opens the index
         alone = _asked(servers, seconds)
         stop = threading.Event()
@@ -129,8 +129,8 @@ def _measured(repo: Path, what: str, env: dict[str, str], seconds: float) -> lis
         stop.set()
         writer.join()
     finally:
-        for each in servers:
-            each.close()
+        for server in servers:
+            server.close()
     name = f"{READERS} agents ask {what}"
     return [
         Figure(
@@ -167,10 +167,10 @@ def _asked(servers: list[Server], seconds: float) -> Answers:
             told.seconds.append(time.perf_counter() - begun)
 
     threads = [threading.Thread(target=ask, args=pair) for pair in zip(servers, range(len(servers)), strict=True)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return told
 
 

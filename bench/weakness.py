@@ -40,7 +40,7 @@ def main() -> None:
             "manual": quality_sets.manual(folder / "packages"),
         }
         for name, some in {**{name: {"pages": each} for name, each in made.items()}, "together": made}.items():
-            questions = [each for one in some.values() for asked in one.questions.values() for each in asked]
+            questions = [each for one in some.values() for question in one.questions.values() for each in question]
             with quality.open_index(folder / given.model / name, some, given.model) as searcher:
                 _report(name, searcher(Ranking()), questions)
 

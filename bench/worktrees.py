@@ -99,5 +99,5 @@ def _add(repo: Path, tree: Path, env: dict[str, str], *options: str) -> Run:
 
 def _disk(repo: Path) -> int:
     """Of ours, for all work trees."""
-    own = (each / "vmrag" for each in (repo / ".git/worktrees").iterdir())
+    own = (path / "vmrag" for path in (repo / ".git/worktrees").iterdir())
     return size_of(repo / ".git/vmrag") + sum(size_of(each) for each in own if each.is_dir())

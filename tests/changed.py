@@ -44,7 +44,7 @@ def tests_of(changed: Iterable[str]) -> list[str] | None:
     files = list(changed)
     if any(each.startswith(EVERYTHING) for each in files):
         return None
-    modules = {each for file in files for each in _modules(ROOT / file)}
+    modules = {module for file in files for module in _modules(ROOT / file)}
     texts = [each for each in files if not each.endswith(".py")]
     found = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if _stands_on(path, modules, texts)]
     return sorted({ALWAYS, *(path.relative_to(ROOT).as_posix() for path in found)})
@@ -53,7 +53,9 @@ def tests_of(changed: Iterable[str]) -> list[str] | None:
 def changed_since(base: str) -> list[str]:
     """Files that differ from a commit, and those that git does not track."""
     commands = (["diff", "--name-only", "-z", base], ["ls-files", "-z", "--others", "--exclude-standard"])
-    done = [subprocess.run(["git", *each], cwd=ROOT, capture_output=True, text=True, check=True) for each in commands]
+    done = [
+        subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True) for command in commands
+    ]
     return [name for each in done for name in each.stdout.split("\0") if name]
 
 
@@ -64,7 +66,7 @@ def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
     source = path.read_text()
     here = path.parent.relative_to(ROOT).as_posix()
     # A page, a table of tools, data: by name, or because they lie beside the test.
-    return any(Path(each).name in source or each.startswith(f"{here}/") for each in texts)
+    return any(Path(text).name in source or text.startswith(f"{here}/") for text in texts)
 
 
 @cache
@@ -76,7 +78,7 @@ def _needed(path: Path) -> frozenset[str]:
     found = set(direct)
     parts = path.relative_to(ROOT / "tests").parts
     if parts[0] == "toolsets":
-        found |= {each for each in _graph().modules if each.startswith(f"vmrag_link.toolsets.{parts[1]}.")}
+        found |= {module for module in _graph().modules if module.startswith(f"vmrag_link.toolsets.{parts[1]}.")}
     for each in direct:
         found |= _below(each)
     return frozenset(found)
@@ -104,9 +106,9 @@ def _graph() -> grimp.ImportGraph:
     graph.remove_import(importer="vmrag_link", imported="vmrag_link.api")
     for importer, beginnings in AT_RUN_TIME.items():
         if importer in graph.modules:
-            for each in graph.modules:
-                if each.startswith(beginnings) and each != importer:
-                    graph.add_import(importer=importer, imported=each)
+            for module in graph.modules:
+                if module.startswith(beginnings) and module != importer:
+                    graph.add_import(importer=importer, imported=module)
     return graph
 
 
@@ -115,9 +117,9 @@ def _imported(path: Path) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
+            found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
     return frozenset(each for each in found if each.startswith((*PACKAGES, "tests")))
 
 

@@ -93,7 +93,7 @@ def run_tests(arguments: Sequence[str]) -> bool:
     """
     tests = [*TESTS, *arguments]
     print(f"── tests: {' '.join(tests)}", flush=True)
-    given = any(each.startswith("--basetemp") for each in arguments)
+    given = any(argument.startswith("--basetemp") for argument in arguments)
     folder = None if given or not has_room(MEMORY) else tempfile.mkdtemp(prefix="vmrag-tests-", dir=MEMORY)
     if folder:
         tests.append(f"--basetemp={folder}/run")
@@ -133,7 +133,7 @@ def main() -> int:
     if "--dolt" in arguments:
         arguments[arguments.index("--dolt") : arguments.index("--dolt") + 1] = ON_DOLT
         os.environ |= {"VMRAG_TEST_ENGINE": "dolt", "VMRAG_REQUIRE_DOLT": "1"}
-    if of_change := next((each for each in arguments if each.partition("=")[0] == "--changed"), None):
+    if of_change := next((argument for argument in arguments if argument.partition("=")[0] == "--changed"), None):
         arguments.remove(of_change)
         arguments += selected(of_change.partition("=")[2] or "HEAD")
     begun = time.monotonic()

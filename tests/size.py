@@ -78,7 +78,7 @@ def code_lines(source: bytes) -> int:
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
     tokens = (each for each in tokenize.tokenize(io.BytesIO(source).readline) if each.type not in _EMPTY)
-    return len({line for each in tokens for line in range(each.start[0], each.end[0] + 1)} - text)
+    return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - text)
 
 
 def counted() -> str:
@@ -113,7 +113,7 @@ def walks(folder: Path) -> Iterator[tuple[str, int]]:
         into = folder / name
         into.mkdir()
         run(*arguments, into=into)
-        return name, len({line for each in into.iterdir() for line in each.read_text().splitlines()})
+        return name, len({line for path in into.iterdir() for line in path.read_text().splitlines()})
 
     run("git", "init", "-q", "-b", "main")
     run("vmrag", "init", "--knowledge-base", "--no-sources", "-q")

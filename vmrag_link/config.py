@@ -205,9 +205,9 @@ def foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
     """Sections of a file that the core does not have, with the lines at which they begin."""
     entries = _read_entries(text, path_label)
     found: dict[str, int] = {}
-    for each in entries:
-        if _is_foreign(each):
-            found.setdefault(_section_of(each), each.line)
+    for entry in entries:
+        if _is_foreign(entry):
+            found.setdefault(_section_of(entry), entry.line)
     return found
 
 

@@ -411,7 +411,7 @@ def value(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
 def program_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """PATH without relative folders: in a stranger's work tree they hold a stranger's programs."""
     folders = environ.get(EXECUTABLES, os.defpath).split(os.pathsep)
-    return tuple(each for each in folders if os.path.isabs(each))  # noqa: PTH117  hot
+    return tuple(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117  hot
 
 
 def activated_folder(environ: Mapping[str, str] = os.environ) -> str:

@@ -782,7 +782,7 @@ _SQLITE_UNWRITABLE = {_READONLY, _IO_ERROR, _FULL, _CANNOT_OPEN}
 
 def _no_folder(paths: Sequence[Path]) -> FileFailed | None:
     """Of paths one of which leads through something that is no folder, or should be one itself."""
-    there = [next((each for each in (path, *path.parents) if os.path.lexists(each)), path) for path in paths]
+    there = [next((parent for parent in (path, *path.parents) if os.path.lexists(parent)), path) for path in paths]
     blocking = [each for each in there if not each.is_dir()]
     return in_the_way(blocking[0], "no folder, and has to be one") if blocking else None
 

@@ -119,8 +119,8 @@ def table(
     begin = f"{'#' * level} {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
     room = limit - len(begin.encode()) - 200
     shown = [
-        [cut_text(terminal_text.visible(str(cell)[:MOST]), MOST) for cell in each]
-        for each in rows[: max(0, room // LEAST)]
+        [cut_text(terminal_text.visible(str(cell)[:MOST]), MOST) for cell in row]
+        for row in rows[: max(0, room // LEAST)]
     ]
     share = fair_share([len(_row(each).encode()) for each in shown], room)
     lines = [_fitting(each, share) for each in shown]

@@ -368,7 +368,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
     `durable` False: for what can be made again, and may be empty after a power cut; it spares two
     waits for the disk. `mode`: what the file may be used for, where its folder does not decide.
     """
-    fresh = [each for each in (path.parent, *path.parent.parents) if not each.exists()]
+    fresh = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
     permissions.make_folder(path.parent)
     # Cut, so that the longest possible name has room for the rest; a character has at most 4 bytes.
     temporary = path.with_name(f".{path.name[:TEMPORARY_LENGTH]}.{os.urandom(6).hex()}.tmp")

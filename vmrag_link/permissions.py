@@ -109,4 +109,4 @@ def _is_top(folder: Path) -> bool:
 
 
 def _is_governed(path: Path) -> bool:
-    return any(each.name == TOP and _is_top(each) for each in (path, *path.parents))
+    return any(parent.name == TOP and _is_top(parent) for parent in (path, *path.parents))

@@ -116,7 +116,7 @@ def _found(program: str, folders: tuple[str, ...], around: frozenset[_Identity])
 def _all_found(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> Iterator[str]:
     """As `shutil.which`, without its module, for which every hook would wait."""
     places = (os.path.join(each, program) for each in _outside(folders, around, ""))  # noqa: PTH118  as on PATH
-    return (each for each in places if os.access(each, os.X_OK) and not os.path.isdir(each))  # noqa: PTH112
+    return (place for place in places if os.access(place, os.X_OK) and not os.path.isdir(place))  # noqa: PTH112
 
 
 def _kept(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
@@ -128,7 +128,9 @@ def _kept(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
 def _outside(folders: tuple[str, ...], around: frozenset[_Identity], activated: str) -> tuple[str, ...]:
     def inside(folder: str) -> bool:
         real = Path(os.path.realpath(folder))
-        return not around.isdisjoint(identity for each in (real, *real.parents) for identity in _identity(str(each)))
+        return not around.isdisjoint(
+            identity for parent in (real, *real.parents) for identity in _identity(str(parent))
+        )
 
     return tuple(each for each in folders if each == activated or not inside(each))
 
@@ -153,9 +155,9 @@ def _work_trees(folder: str) -> tuple[str, ...]:
     if folder in _known_tops:
         return _known_tops[folder]
     real = Path(os.path.realpath(folder))
-    for each in (real, *real.parents[:-1]):
-        if os.path.lexists(each / ".git"):
-            _known_tops[folder] = (str(each), *_linked_from(each))
+    for parent in (real, *real.parents[:-1]):
+        if os.path.lexists(parent / ".git"):
+            _known_tops[folder] = (str(parent), *_linked_from(parent))
             return _known_tops[folder]
     return ()
 
@@ -168,7 +170,7 @@ def _linked_from(top: Path) -> Iterator[str]:
     with contextlib.suppress(OSError):
         link = os.fsdecode(read_regular(top / ".git", _LINK_BYTES).removeprefix(b"gitdir: ").rstrip(b"\n"))
         named = Path(os.path.realpath(top / link))
-        yield from (str(each.parent) for each in named.parents if each.name == ".git")
+        yield from (str(parent.parent) for parent in named.parents if parent.name == ".git")
 
 
 def _identity(folder: str) -> Iterator[_Identity]:

@@ -421,12 +421,12 @@ def _not_editable(source: SourceSettings) -> ConfigInvalid:
 def sources_section(sources: Sequence[SourceSettings]) -> str:
     """As a file states them; empty for none."""
     lines = [f"{_SOURCES}:"] if sources else []
-    for each in sources:
-        lines.append(f"  - collection: {_word(each.collection)}")
-        lines += [f"    kind: {each.kind}"] if each.kind != "document" else []
-        lines.append(f"    paths: {_words(each.paths)}")
-        lines += [f"    exclude: {_words(each.exclude)}"] if each.exclude else []
-        lines += ["    write: true"] if each.write else []
+    for source in sources:
+        lines.append(f"  - collection: {_word(source.collection)}")
+        lines += [f"    kind: {source.kind}"] if source.kind != "document" else []
+        lines.append(f"    paths: {_words(source.paths)}")
+        lines += [f"    exclude: {_words(source.exclude)}"] if source.exclude else []
+        lines += ["    write: true"] if source.write else []
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -436,7 +436,7 @@ def _word(text: str) -> str:
 
 
 def _words(texts: Sequence[str]) -> str:
-    return f"[{', '.join(msgspec.json.encode(each).decode() for each in texts)}]"
+    return f"[{', '.join(msgspec.json.encode(text).decode() for text in texts)}]"
 
 
 def _sources(entries: Sequence[SettingEntry]) -> tuple[SourceSettings, ...]:

@@ -74,7 +74,7 @@ class Toolset(Record, frozen=True):
     @property
     def modules(self) -> tuple[str, ...]:
         """The modules of its tools, by their full names."""
-        return tuple(resolve_name(each, self.package) for each in self.tools)
+        return tuple(resolve_name(tool, self.package) for tool in self.tools)
 
     def absolute(self, reference: Reference) -> Reference:
         """The same reference, for whoever does not know whose it is."""
@@ -94,18 +94,18 @@ class InstalledToolsets(Record, frozen=True):
     problems: tuple[str, ...]
 
     def commands(self) -> Iterator[tuple[Toolset, str, ToolsetCommand]]:
-        for each in self.toolsets.values():
-            for name, command in each.commands.items():
-                yield each, name, command
+        for toolset in self.toolsets.values():
+            for name, command in toolset.commands.items():
+                yield toolset, name, command
 
     def schemas(self) -> list[Schema]:
         """The settings of each toolset that has some."""
         from vmrag_link.settings.keys import of_sections  # most of what asks for toolsets has no use for them
 
         return [
-            of_sections({section: each.load(reference) for section, reference in each.settings.items()})
-            for each in self.toolsets.values()
-            if each.settings
+            of_sections({section: toolset.load(reference) for section, reference in toolset.settings.items()})
+            for toolset in self.toolsets.values()
+            if toolset.settings
         ]
 
 
@@ -116,7 +116,7 @@ def installed() -> InstalledToolsets:
 
     found: dict[str, Toolset] = {}
     problems: list[str] = []
-    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+    for point in sorted(entry_points(group=GROUP), key=lambda entry_point: entry_point.name):
         try:
             toolset = _declared(point)
         except Exception as error:  # noqa: BLE001  another program's code, of whatever quality

@@ -166,9 +166,9 @@ def plain(node: Node) -> Any:
         case ScalarNode():
             return _scalar(node)
         case SequenceNode():
-            return [plain(each) for each in node.items]
+            return [plain(item) for item in node.items]
         case MappingNode():
-            return {name: plain(each.value) for name, each in node.entries.items()}
+            return {name: plain(entry.value) for name, entry in node.entries.items()}
 
 
 def _scalar(node: ScalarNode) -> Any:

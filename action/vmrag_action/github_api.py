@@ -54,7 +54,7 @@ def safe_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dic
     although another user owns it: a container's workspace is the runner's.
     """
     folder = folder.resolve()
-    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+    top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
     return env.git_settings(above=[("safe.directory", str(top))], environ=environ)
 
 

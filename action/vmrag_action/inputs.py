@@ -50,7 +50,7 @@ def modes() -> tuple[Mode, ...]:
     if unknown := [each for each in found if each not in MODES]:
         raise _refusal("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
     wanted = {*found, *(["sync"] if "check" in found else [])}
-    return tuple(each for each in MODES if each in wanted)
+    return tuple(mode for mode in MODES if mode in wanted)
 
 
 def directory(workspace: Path) -> Path:

@@ -174,7 +174,7 @@ def install(environ: Mapping[str, str]) -> None:
 def _run_from_here(environment: Path, shelf: Path) -> None:
     """Let the environment import packages from `shelf`, and ours from this checkout."""
     found = sysconfig.get_path("purelib", "venv", {"base": str(environment), "platbase": str(environment)})
-    (Path(found) / "vmrag.pth").write_text("".join(f"{each}\n" for each in (shelf, *packages.folders())))
+    (Path(found) / "vmrag.pth").write_text("".join(f"{folder}\n" for folder in (shelf, *packages.folders())))
     for name in COMMANDS:
         module, function = packages.entry_point(name)
         script = environment / "bin" / name

@@ -154,7 +154,7 @@ def offered() -> tuple[str, ...]:
 def folders() -> list[Path]:
     """Where the packages of this checkout lie, as its wheel names them."""
     packages = declared()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    return sorted({ROOT / Path(each).parent for each in packages})
+    return sorted({ROOT / Path(package).parent for package in packages})
 
 
 def entry_point(command: str) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def chained_hook(folder: Path, hook: str) -> Path:
 def others(folder: Path) -> list[str]:
     """The names in a hooks folder, except ours and git's samples."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [each.name for each in paths if ".vmrag" not in each.name and each.suffix != ".sample" and not is_ours(each)]
+    return [path.name for path in paths if ".vmrag" not in path.name and path.suffix != ".sample" and not is_ours(path)]
 
 
 def replaces(front: Path, chained: Path) -> bool:

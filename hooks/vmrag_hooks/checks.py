@@ -127,7 +127,7 @@ def _is_blocked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]
         findings = look()
     finally:
         workspace.close()
-    blocking = [each for each in findings if each.blocks]
-    for each in blocking or findings[:1]:
-        say(f"{each.message} ({each.hint})")
+    blocking = [finding for finding in findings if finding.blocks]
+    for finding in blocking or findings[:1]:
+        say(f"{finding.message} ({finding.hint})")
     return bool(blocking)

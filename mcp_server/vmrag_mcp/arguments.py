@@ -339,8 +339,8 @@ def fields_as_keywords(function: Callable[..., R]) -> Callable[..., R]:
 
     called.__annotations__ = hints | get_type_hints(request, include_extras=True)
     fields = [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=_default(each))
-        for each in msgspec.structs.fields(request)
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=_default(field))
+        for field in msgspec.structs.fields(request)
     ]
     called.__dict__["__signature__"] = inspect.Signature([*own, *fields])
     return called
@@ -357,9 +357,9 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters that a tool's function declares: its keywords."""
     hints = get_type_hints(function, include_extras=True)
     return tuple(
-        _parameter(hints[each.name], each)
-        for each in inspect.signature(function).parameters.values()
-        if each.kind is inspect.Parameter.KEYWORD_ONLY
+        _parameter(hints[parameter.name], parameter)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     )
 
 

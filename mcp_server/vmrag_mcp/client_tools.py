@@ -79,8 +79,8 @@ class EnabledTools:
         """Return the tools of a toolset that are off and need the user's confirmation."""
         return [
             name
-            for name, each in self.selection.with_toolset(toolset).tools.items()
-            if each.needs_consent and not self.selection.has(each.name)
+            for name, tool in self.selection.with_toolset(toolset).tools.items()
+            if tool.needs_consent and not self.selection.has(tool.name)
         ]
 
     def open_question(self, tool: ToolInfo, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -137,5 +137,5 @@ class ClientTools:
     def follow(self, selection: ToolSelection) -> None:
         """As `EnabledTools.follow`, for all."""
         self._selection = selection
-        for each in (self.everybody, *self._sessions.values()):
-            each.follow(selection)
+        for session in (self.everybody, *self._sessions.values()):
+            session.follow(selection)

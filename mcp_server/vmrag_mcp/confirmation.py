@@ -94,7 +94,7 @@ def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Conf
     """The arguments of the same call, with the confirmation if that was asked for."""
     if answer.agreed:
         return arguments
-    name = next(each for each in PARAMETERS if each in tool.schema["properties"])
+    name = next(parameter for parameter in PARAMETERS if parameter in tool.schema["properties"])
     return {**arguments, name: True}
 
 

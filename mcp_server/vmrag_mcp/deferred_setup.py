@@ -145,16 +145,16 @@ async def _roots(context: ServerRequestContext[Any, Any]) -> list[Path]:
     except (MCPError, TimeoutError, ValueError) as error:  # ValueError: the answer is not a list of roots
         log(f"the client does not say its roots ({error}); going by the current directory")
         return []
-    urls = [urlsplit(str(each.uri)) for each in found.roots]
+    urls = [urlsplit(str(root.uri)) for root in found.roots]
     return [Path(unquote(url.path)) for url in urls if url.scheme == "file"]
 
 
 def _work_tree(roots: list[Path]) -> Place | None:
     """The first root that is in a work tree; none: the first."""
-    for each in roots:
+    for root in roots:
         try:
-            plumbing.locate(each)
+            plumbing.locate(root)
         except VmragError:
             continue
-        return Place(each)
+        return Place(root)
     return Place(roots[0]) if roots else None

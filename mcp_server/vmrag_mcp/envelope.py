@@ -355,7 +355,7 @@ def cut(answer: dict[str, Any], most: int) -> dict[str, int]:
         return left
     room = most + SLACK - _NOTE_CHARACTERS
     while (over := _weight(answer) - room) > 0:
-        heaviest = max(_columns(answer, ""), key=lambda each: sum(each.weights), default=None)
+        heaviest = max(_columns(answer, ""), key=lambda column: sum(column.weights), default=None)
         if heaviest is None:
             break
         weights = heaviest.weights
@@ -385,7 +385,7 @@ def _columns(value: Any, path: str) -> Iterator[_Column]:
         if isinstance(below, list) and len(below) > 1:
             by_length.setdefault(len(below), {})[name] = below
     for beside in by_length.values():
-        if any(isinstance(each, dict | str) for items in beside.values() for each in items[:1]):
+        if any(isinstance(item, dict | str) for items in beside.values() for item in items[:1]):
             yield _Column(path, beside)
 
 

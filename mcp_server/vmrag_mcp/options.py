@@ -185,9 +185,9 @@ class ToolSelection(Record, frozen=True):
     def _require_not_excluded(self, what: str, tool: str) -> None:
         """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
         does = tools_within(tool)
-        names = [each for each in _names(self.chosen.exclude_tools) if not does.isdisjoint(_excluded_with(each))]
+        names = [name for name in _names(self.chosen.exclude_tools) if not does.isdisjoint(_excluded_with(name))]
         if names:
-            others = [each for each in names if each != what]
+            others = [name for name in names if name != what]
             why = f": it does what {enumerated(others)} does" if others else ""
             flag = f"--exclude-tools without {','.join(names)}"
             raise ToolDisabled(
@@ -208,7 +208,7 @@ class ToolSelection(Record, frozen=True):
     def tools_of(self, toolset: str) -> dict[str, ToolInfo]:
         """Return the tools of a toolset that are on, by the names that clients call."""
         members = {*_toolsets([toolset])}
-        return {name: each for name, each in self.tools.items() if not members.isdisjoint(each.toolsets)}
+        return {name: tool for name, tool in self.tools.items() if not members.isdisjoint(tool.toolsets)}
 
     def ruled_out(self, toolset: str) -> list[str]:
         """Return the tools of a toolset that this server was started without."""
@@ -224,19 +224,19 @@ class ToolSelection(Record, frozen=True):
         for an unknown name.
         """
         wider = self.of_toolsets(",".join((*self.toolsets, name)))
-        on = {each.name: each for each in self.tools.values()}
-        more = {each.name: each for each in wider.tools.values() if confirmed or not each.needs_consent}
+        on = {tool.name: tool for tool in self.tools.values()}
+        more = {tool.name: tool for tool in wider.tools.values() if confirmed or not tool.needs_consent}
         tools = on | {key: each for key, each in more.items() if key not in on}
         whole = (
             wider.toolsets
-            if len(tools) == len(on.keys() | {each.name for each in wider.tools.values()})
+            if len(tools) == len(on.keys() | {tool.name for tool in wider.tools.values()})
             else self.toolsets
         )
         return _named_selection(tools, whole, wider.chosen, self.names)
 
     def keeping_names(self, earlier: ToolSelection) -> ToolSelection:
         """Return the selection in which each tool has the name that it had before."""
-        tools = {each.name: each for each in self.tools.values()}
+        tools = {tool.name: tool for tool in self.tools.values()}
         return _named_selection(tools, self.toolsets, self.chosen, earlier.names)
 
     def of_toolsets(self, names: str) -> ToolSelection:
@@ -278,7 +278,7 @@ class ToolSelection(Record, frozen=True):
 
     def _of_toolsets(self) -> Iterator[str]:
         """What toolsets say of themselves, where every tool is there that they may speak of."""
-        there = {each.name for each in self.tools.values()}
+        there = {tool.name for tool in self.tools.values()}
         for name in self.toolsets:
             about = toolsets()[name].instructions
             if about and all(each.name in there for each in catalogue().values() if name in each.toolsets):
@@ -286,7 +286,7 @@ class ToolSelection(Record, frozen=True):
 
     def has(self, name: str) -> bool:
         """Whether it has a tool, by its name in the catalogue."""
-        return any(each.name == name for each in self.tools.values())
+        return any(tool.name == name for tool in self.tools.values())
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`worded`)."""
@@ -365,11 +365,11 @@ def _named_selection(
 ) -> ToolSelection:
     """Return the selection of these tools. No tool gets a name that another tool had `earlier`."""
     names = dict(earlier)
-    for name, each in tools.items():
-        usual = name if each.short in tools else each.short or name
+    for name, tool in tools.items():
+        usual = name if tool.short in tools else tool.short or name
         taken = {*names.values()}
-        names.setdefault(name, next((free for free in (usual, name) if free not in taken), _qualified_name(each)))
-    called = {f"{chosen.prefix}{names[name]}": each for name, each in tools.items()}
+        names.setdefault(name, next((free for free in (usual, name) if free not in taken), _qualified_name(tool)))
+    called = {f"{chosen.prefix}{names[name]}": tool for name, tool in tools.items()}
     return ToolSelection(called, having, chosen, names)
 
 

@@ -66,7 +66,9 @@ class Prompt(Record, frozen=True):
 def listed(server: ToolSelection) -> list[Prompt]:
     """Those that a client of the server can follow."""
     return [
-        each for each in PROMPTS.values() if server.reachable(each.shows) and (not each.needs or server.has(each.needs))
+        prompt
+        for prompt in PROMPTS.values()
+        if server.reachable(prompt.shows) and (not prompt.needs or server.has(prompt.needs))
     ]
 
 
@@ -129,8 +131,8 @@ def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> It
     if not report.documents and not report.collections:
         yield "No document differs."
         return
-    for each in report.collections:
-        yield f"collection {each.kind}: {each.name}"
+    for collection in report.collections:
+        yield f"collection {collection.kind}: {collection.name}"
     length = 0
     for number, document in enumerate(report.documents):
         lines = [f"{document.kind}: {document.collection}/{document.doc_id}  {document.title}"]
@@ -191,11 +193,11 @@ def _values(call: Call, reference: str, argument: str, known: Mapping[str, str])
     if reference in {each.uri for each in shown(TEMPLATES, call.tools)}:
         match argument:
             case "collection":
-                return (each.name for each, _ in collections(call))
+                return (collection.name for collection, _ in collections(call))
             case "doc_id" if "collection" in known:
                 store, at = place(call, known["collection"])
-                return (each.doc_id for each in store.engine.headers(at, collection=known["collection"]))
+                return (header.doc_id for header in store.engine.headers(at, collection=known["collection"]))
     if reference in PROMPTS and argument == "since" and (call.tools is None or call.tools.reachable("dolt_branches")):
         call.standing()
-        return (each.name for each in call.ws.engine.branches() if not reserved(each.name))
+        return (branch.name for branch in call.ws.engine.branches() if not reserved(branch.name))
     return ()

@@ -37,7 +37,11 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
         if required := [each.name for each in found if each.required]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
-        same = {each: getattr(declared, each) for each in ToolInfo.__struct_fields__ if hasattr(declared, each)}
+        same = {
+            struct_field: getattr(declared, struct_field)
+            for struct_field in ToolInfo.__struct_fields__
+            if hasattr(declared, struct_field)
+        }
         plain = issubclass(get_origin(result_type(function)) or result_type(function), TextResult)
         yield ToolInfo(
             name=function.__name__,
@@ -126,9 +130,7 @@ def result_keys(result: type[ToolResult]) -> list[ResultKey]:
     """The keys that are the tool's own, in the order of the wire."""
     schema = answer_schema(result)
     return [
-        each
-        for each in _keys(schema, schema["$defs"], "")
-        if each.path.partition("[")[0].partition(".")[0] not in COMMON
+        key for key in _keys(schema, schema["$defs"], "") if key.path.partition("[")[0].partition(".")[0] not in COMMON
     ]
 
 
@@ -156,7 +158,7 @@ def _records(kinds: Any) -> Iterator[type[msgspec.Struct]]:
         match kind:
             case type_info.StructType(cls=cls, fields=fields):
                 yield cls
-                yield from _records(each.type for each in fields)
+                yield from _records(field.type for field in fields)
             case (
                 type_info.ListType(item_type=item)
                 | type_info.VarTupleType(item_type=item)

@@ -195,7 +195,7 @@ def _listed() -> Iterator[ToolInfo]:
         except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
             log(f"The tools of {package} cannot be listed: {error}. `python -m vmrag_mcp.reference {package}` does.")
             continue
-        yield from (each for each in rows if not toolsets().keys().isdisjoint(each.toolsets))
+        yield from (row for row in rows if not toolsets().keys().isdisjoint(row.toolsets))
 
 
 def canonical_name(name: str) -> str:

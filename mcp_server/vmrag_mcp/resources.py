@@ -88,8 +88,8 @@ def list_resources(call: Call) -> Iterator[Resource]:
     yield from shown(FIXED, call.tools)
     if not shown(TEMPLATES[:1], call.tools):
         return
-    for each, _ in collections(call):
-        yield Resource(collection_uri(each.name), each.name, f"The collection {each.name}.", JSON)
+    for collection, _ in collections(call):
+        yield Resource(collection_uri(collection.name), collection.name, f"The collection {collection.name}.", JSON)
 
 
 def read(call: Call, uri: str) -> Content:
@@ -138,7 +138,9 @@ def collections(call: Call) -> list[tuple[Collection, int]]:
 
     def look(rows: TextSource, here: Standing) -> list[tuple[Collection, int]]:
         call.stands(here)
-        return [(each, rows.count(here.at, collection=each.name)) for each in rows.collections(here.at)]
+        return [
+            (collection, rows.count(here.at, collection=collection.name)) for collection in rows.collections(here.at)
+        ]
 
     return read_texts(call.ws, None, look)
 
@@ -156,7 +158,7 @@ def place(call: Call, collection: str) -> tuple[ReadableStore, At]:
 
 def _collection(call: Call, name: str) -> dict[str, Any]:
     store, at = place(call, name)
-    rows = {each.name: each for each in store.engine.collections(at)}
+    rows = {collection.name: collection for collection in store.engine.collections(at)}
     if name not in rows:
         raise no_collection(name, sorted(rows))
     headers = store.engine.headers(at, collection=name)

@@ -167,9 +167,9 @@ class Call:
         from vmrag_link.ops.status.cautions import cautions
 
         sends = self.ws.config.mcp.auto_push and not self.read_only  # when the call ends
-        for each in cautions(self.ws):
-            if not (sends and each.code == "KNOWLEDGE_NOT_PUSHED"):
-                self.warn(each.code, each.sentence)
+        for caution in cautions(self.ws):
+            if not (sends and caution.code == "KNOWLEDGE_NOT_PUSHED"):
+                self.warn(caution.code, caution.sentence)
 
     def standing(self) -> Standing:
         """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
@@ -246,7 +246,7 @@ class Call:
     def all_warnings(self) -> list[ToolWarning]:
         """What the operations had to tell a person is among them."""
         for note in self._progress.notes:
-            if all(terminal_text.visible(note) != each.message for each in self.warnings):
+            if all(terminal_text.visible(note) != warning.message for warning in self.warnings):
                 self.warn("NOTE", note)
         return self.warnings
 
@@ -443,9 +443,9 @@ class Session:
     def warm_up(self) -> None:
         """Load the models that the first query needs. What goes wrong here, that query says."""
         with contextlib.suppress(VmragError), self._workspace(CallProgress()) as ws:
-            for each in ws.engine.collections(ws.revision()) if ws.initialized else ():
-                if (model := ws.models.of(each)).local:
-                    model.embed_queries([each.name])
+            for collection in ws.engine.collections(ws.revision()) if ws.initialized else ():
+                if (model := ws.models.of(collection)).local:
+                    model.embed_queries([collection.name])
 
     def _bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops.upkeep import buglog

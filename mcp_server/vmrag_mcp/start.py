@@ -57,8 +57,8 @@ def serve(asked: ServeRequest) -> None:
     listening, token = _listen_address(asked)
     origins = tuple(map(origin, asked.origins))
     leave_when_told()
-    for each in toolset.installed().problems:
-        log(each)
+    for problem in toolset.installed().problems:
+        log(problem)
     roots = listening is None and not place.named
     if found.problem and not (roots and isinstance(found.problem, GitRepositoryMissing)):  # the roots may name one
         log(f"{found.problem.message} Hint: {found.problem.hint}")

@@ -79,7 +79,7 @@ def tools_json() -> str:
         function = function_of(tool)
         result = {} if tool.plain_text else list_keys(answer_schema(result_type(function)))
         tools[name] = {
-            "parameters": {each.name: describe_parameter(each) for each in parameters(function)},
+            "parameters": {parameter.name: describe_parameter(parameter) for parameter in parameters(function)},
             "result": {key: kind for key, kind in result.items() if re.split(r"\W", key)[0] not in COMMON},
         }
     return write_lines(tools)

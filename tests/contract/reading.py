@@ -82,14 +82,14 @@ def refusals(tool: str) -> list[Expected]:
 
 
 def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any], *, own: bool) -> Iterator[Expected]:
-    for code, each in errors.items():
-        if "cannot" in each or "provoke" in each:
+    for code, error in errors.items():
+        if "cannot" in error or "provoke" in error:
             continue
-        states = _states(each.get("given", "notes" if own else ()))
+        states = _states(error.get("given", "notes" if own else ()))
         if tool in REPRESENTATIVES:
-            states += _states(each.get("given_kinds", ()))
+            states += _states(error.get("given_kinds", ()))
         for state in states:
-            yield Expected(tool, state, each.get("call", usual), code, tuple(each.get("details", ())))
+            yield Expected(tool, state, error.get("call", usual), code, tuple(error.get("details", ())))
 
 
 def _states(given: str | Sequence[str]) -> list[str]:
@@ -116,7 +116,7 @@ def broken(tool: str, result: dict[str, Any] | str, prints: str = "") -> list[st
     if isinstance(result, str):
         return _broken_text(tool, result, prints)
     contract = TOOLS[tool]
-    found = [f"{each.json_path}: {each.message}" for each in _answers(tool).iter_errors(result)]
+    found = [f"{error.json_path}: {error.message}" for error in _answers(tool).iter_errors(result)]
     found += _broken(result, _tree(contract.get("result", {}), open=True), "")
     legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
     found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
@@ -150,7 +150,9 @@ def declared(tool: str) -> type[ToolResult]:
 
 def result_shape(tool: str) -> dict[str, str | None]:
     """The keys of a tool's result, each with its condition in words; None: always there."""
-    found = {each.path: None if each.always else each.when for each in result_keys(declared(tool))}
+    found = {
+        result_key.path: None if result_key.always else result_key.when for result_key in result_keys(declared(tool))
+    }
     for key, says in TOOLS[tool].get("result", {}).items():
         found[key] = says.get("when") if isinstance(says, dict) else None
     return found
@@ -253,7 +255,7 @@ def fits(kind: str, value: Any) -> bool:
     """
     if kind.startswith("array of "):
         return isinstance(value, list) and all(fits(kind.removeprefix("array of "), each) for each in value)
-    return any(_is(each, value) for each in _choices(kind))
+    return any(_is(choice, value) for choice in _choices(kind))
 
 
 def _is(kind: str, value: Any) -> bool:

@@ -82,7 +82,7 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
     assert answer["kb"]["in_sync"]
     assert answer["results"] == ci.ada.ask("query", "certificates")["results"]
     assert asked.stderr == "warning: 3 stored copies of tracked files may be outdated: vmrag sources dedupe\n"
-    assert [Path(each).joinpath("python").exists() for each in done.paths] == [False]  # the job's own Python stays
+    assert [Path(path).joinpath("python").exists() for path in done.paths] == [False]  # the job's own Python stays
 
 
 @pytest.mark.hooks("on")
@@ -205,7 +205,7 @@ def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, m
     assert first.passed
     [entry] = ci.cache.entries
     assert entry.startswith("vmrag-packages-1-")
-    assert [each.name for each in (ci.cache.root / entry).iterdir() if each.name.startswith("vmrag")] == []
+    assert [path.name for path in (ci.cache.root / entry).iterdir() if path.name.startswith("vmrag")] == []
 
     for again in (ci.on_push, lambda **given: ci.on_pull_request(ci.tip, ci.tip, source=FORK, **given)):
         shutil.rmtree(ci.folder / "index", ignore_errors=True)
@@ -264,7 +264,7 @@ def test_a_pin_that_cannot_be_followed_is_said_at_the_pin_with_what_helps(ci, co
     done = ci.on_push()
     assert not done.passed
     assert (done.outputs["in-sync"], done.outputs["findings"], done.outputs["revision"]) == ("false", "1", "")
-    [error] = [each for each in done.annotations if each.level == "error"]
+    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
     assert (error.file, error.title) == (".dolt-version", title)
     message, hint = error.message.rsplit("\n", 1)
     assert said in message
@@ -286,7 +286,9 @@ def test_findings_may_be_warnings(ci):
     done = ci.on_push(fail_on="never")
     assert done.passed
     assert (done.outputs["in-sync"], done.outputs["findings"]) == ("false", "1")
-    assert [each.title for each in done.annotations if each.level == "warning"] == ["PIN_MISSING_REVISION"]
+    assert [annotation.title for annotation in done.annotations if annotation.level == "warning"] == [
+        "PIN_MISSING_REVISION"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_a_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
     done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref="refs/heads/queue", mode="verify")
     assert not done.passed
     assert done.outputs["findings"] == "1"
-    [error] = [each for each in done.annotations if each.level == "error"]
+    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
     assert (error.file, error.title) == (".dolt-version", "KNOWLEDGE_DROPPED")
     assert "vmrag merge --repair" in error.message
     assert "drops knowledge" in done.summary
@@ -360,7 +362,7 @@ def test_a_fork_that_pins_what_the_base_has_not_is_told_who_can_take_it(ci):
     assert revision != known
     done = ci.on_pull_request(base, head, source=FORK, mode="verify")
     assert not done.passed
-    [error] = [each for each in done.annotations if each.level == "error"]
+    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
     assert "vmrag adopt" in error.message
     assert "https://github.example/me/project" in error.message
 
@@ -371,7 +373,7 @@ def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
     head = ci.world.hub.git("commit-tree", f"{merge}^{{tree}}", "-p", merge, "-m", "head")
     done = ci.on_pull_request(base, head, event="pull_request_target", source=FORK, mode="verify")
     assert not done.passed
-    assert "KNOWLEDGE_DROPPED" in [each.title for each in done.annotations]
+    assert "KNOWLEDGE_DROPPED" in [annotation.title for annotation in done.annotations]
     assert Repo(ci.workspace).git("rev-parse", "HEAD") == base
     assert Repo(ci.workspace).git("status", "--porcelain") == ""
     assert done.variables["VMRAG_SETTINGS_FROM"] == base
@@ -384,7 +386,7 @@ def test_a_push_is_compared_with_what_was_there_before(ci):
     done = ci.on_push(before=base, mode="verify", fail_on="never")
     assert done.passed
     assert done.outputs["findings"] == "1"
-    assert [each.title for each in done.annotations] == ["KNOWLEDGE_DROPPED"]
+    assert [annotation.title for annotation in done.annotations] == ["KNOWLEDGE_DROPPED"]
 
 
 # -- golden queries, and what strangers write
@@ -400,11 +402,11 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
     ci.ada.git("push", "-q")
     done = ci.on_push(mode="verify,check", results_path="out/vmrag")
     assert not done.passed
-    files = {each.name: each.read_text() for each in (ci.workspace / "out" / "vmrag").iterdir()}
+    files = {path.name: path.read_text() for path in (ci.workspace / "out" / "vmrag").iterdir()}
     assert sorted(files) == ["check.junit.xml", "check.sarif", "verify.junit.xml", "verify.sarif"]
     assert (files["check.junit.xml"].count("<failure"), files["verify.junit.xml"].count("<failure")) == (2, 0)
     assert [each["ruleId"] for each in json.loads(files["check.sarif"])["runs"][0]["results"]] == ["QUERY_MISSED"] * 2
-    found = [each for each in done.annotations if each.level == "error"]
+    found = [annotation for annotation in done.annotations if annotation.level == "error"]
     assert {each.file for each in found} == {".vmrag/queries.yaml"}
     assert done.outputs["findings"] == str(len(found))
     assert done.outputs["in-sync"] == "true"

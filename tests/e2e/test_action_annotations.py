@@ -20,7 +20,7 @@ ENVIRONMENT = "The job's environment: "
 
 
 def errors(done: Finished) -> list[tuple[str, str]]:
-    return [(each.title, each.file) for each in done.annotations if each.level == "error"]
+    return [(annotation.title, annotation.file) for annotation in done.annotations if annotation.level == "error"]
 
 
 def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_tenth_names_the_rest(ci):

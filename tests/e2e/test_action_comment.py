@@ -139,7 +139,7 @@ def test_nothing_is_said_of_code_alone(ci, api, base):
     done = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
     assert "no comment says otherwise" in done.step("comment").log
     assert (api.comments, ci.uploads) == ({}, {})
-    assert not [each for each in api.calls if not each.startswith(("GET", "POST /api/v3/graphql"))]
+    assert not [call for call in api.calls if not call.startswith(("GET", "POST /api/v3/graphql"))]
 
 
 def test_a_pin_that_nobody_pushed_is_said_to_be_missing(ci, api, base):
@@ -172,7 +172,7 @@ def test_a_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, 
 
     api.may_write = True
     done = after_run(ci, api, 9, head)
-    assert [each.name for each in done.steps if each.outcome == "success" and each.log] == ["prepare", "comment"]
+    assert [step.name for step in done.steps if step.outcome == "success" and step.log] == ["prepare", "comment"]
     [body] = api.ours(7)
     assert "1 of 2 questions is answered otherwise." in body
     assert "- the revision that" in body  # adopted by nobody yet

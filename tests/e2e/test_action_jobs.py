@@ -466,16 +466,18 @@ def test_a_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
 
 def judge(github: GitHub, job: CiJob, done: Ran) -> None:
     comments = github.api.ours(7)
-    said = "\n".join(each.stdout for each in done.scripts) + "\n".join(comments)
+    said = "\n".join(script.stdout for script in done.scripts) + "\n".join(comments)
     if done.ours:
-        found = [each for each in done.ours.annotations if each.level == "error"]
+        found = [annotation for annotation in done.ours.annotations if annotation.level == "error"]
         assert {*job.errors} <= {each.title for each in found}
         assert {each.file for each in found} == ({job.at} if job.errors else set())
         said += (
-            done.ours.log + html.unescape(done.ours.summary) + "\n".join(str(each) for each in done.ours.annotations)
+            done.ours.log
+            + html.unescape(done.ours.summary)
+            + "\n".join(str(annotation) for annotation in done.ours.annotations)
         )
-    for each in job.says:
-        assert each in said
+    for say in job.says:
+        assert say in said
     for each in job.unsaid:
         assert each not in said
     assert len(comments) == job.comments
@@ -491,7 +493,7 @@ def told(done: Ran) -> tuple[object, ...]:
     return (
         done.passed,
         done.ours.outputs | varies,
-        [(each.level, each.title, each.message) for each in done.ours.annotations],
+        [(annotation.level, annotation.title, annotation.message) for annotation in done.ours.annotations],
     )
 
 

@@ -86,6 +86,6 @@ def test_a_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tm
 def test_without_any_credential_it_says_what_is_missing(world: World, host: GitServer, tmp_path: Path) -> None:
     finished = run(world, host, tmp_path / "machine", token="", persist=False)
     assert not finished.passed
-    errors = [each for each in finished.annotations if each.level == "error"]
-    assert {(each.title, each.file) for each in errors} == {("The job's environment: AUTHENTICATION_FAILED", "")}
-    assert all("did not let us in" in each.message and "persist-credentials" in each.message for each in errors)
+    errors = [annotation for annotation in finished.annotations if annotation.level == "error"]
+    assert {(error.title, error.file) for error in errors} == {("The job's environment: AUTHENTICATION_FAILED", "")}
+    assert all("did not let us in" in error.message and "persist-credentials" in error.message for error in errors)

@@ -129,7 +129,7 @@ def test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decide
     assert not done.passed
     assert done.outputs["repaired"] == "false"
     assert (ci.tip, ci.world.hub.git("rev-parse", people.DATA)) == (landed.after, data)
-    [error] = [each for each in done.annotations if each.level == "error"]
+    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
     assert (error.title, error.file) == ("MERGE_CONFLICT", ".dolt-version")
     assert "handbook/rest.md" in error.message
 

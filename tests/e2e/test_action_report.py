@@ -94,7 +94,7 @@ def test_a_pull_request_shows_its_documents_and_answers(ci):
     assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
     assert len(shown.cells("Revisions")) == 2
     assert "Otters eat fish" in Path(done.outputs["report-path"]).read_text()
-    [notice] = [each for each in done.annotations if each.title == "What changes in the knowledge"]
+    [notice] = [annotation for annotation in done.annotations if annotation.title == "What changes in the knowledge"]
     assert (notice.level, notice.file) == ("notice", ".dolt-version")
     assert done.step("sync").outcome == "skipped"
 

@@ -132,25 +132,27 @@ def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]
 
     def documents(revision: str) -> dict[str, str]:
         if revision not in known:
-            known[revision] = {each.doc_id: each.content for each in engine.documents(revision, collection="handbook")}
+            known[revision] = {
+                document.doc_id: document.content for document in engine.documents(revision, collection="handbook")
+            }
         return known[revision]
 
-    for each in answers:
-        there = documents(each.kb["commit"])
-        if each.kb["dirty"]:
-            assert there.items() <= each.texts.items()  # a document that is written and not committed yet
+    for answer in answers:
+        there = documents(answer.kb["commit"])
+        if answer.kb["dirty"]:
+            assert there.items() <= answer.texts.items()  # a document that is written and not committed yet
         else:
-            assert each.texts == there
-        assert each.kb["in_sync"] != each.warned
+            assert answer.texts == there
+        assert answer.kb["in_sync"] != answer.warned
         # Nobody moved anything meanwhile, and git or another command was not in the middle of
         # something, which the answer says.
-        if each.before == each.after and each.kb["in_sync"] and not each.kb["dirty"]:
-            assert each.kb["commit"] == each.before[1], each
-    for found in searches:
-        there = documents(found["kb"]["commit"])
-        for match in found["results"][0]["matches"]:
-            assert found["kb"]["dirty"] or match["document"] in there[match["metadata"]["source_id"]]
-    quiet = [each for each in answers if each.before == each.after and each.kb["in_sync"]]
+        if answer.before == answer.after and answer.kb["in_sync"] and not answer.kb["dirty"]:
+            assert answer.kb["commit"] == answer.before[1], answer
+    for search in searches:
+        there = documents(search["kb"]["commit"])
+        for match in search["results"][0]["matches"]:
+            assert search["kb"]["dirty"] or match["document"] in there[match["metadata"]["source_id"]]
+    quiet = [answer for answer in answers if answer.before == answer.after and answer.kb["in_sync"]]
     assert len({each.kb["commit"] for each in quiet}) >= 3 * ROUNDS  # an answer that the person waited for, each
     last = answers[-1]
     assert last.kb["in_sync"]

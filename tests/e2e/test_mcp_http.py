@@ -89,7 +89,7 @@ def talk(url, work, mode="auto", **headers):
 
 
 async def collections(client):
-    names = {each.name for each in (await client.list_tools()).tools}
+    names = {tool.name for tool in (await client.list_tools()).tools}
     return names, (await client.call_tool(LIST, {})).structured_content
 
 
@@ -169,7 +169,7 @@ THOUGHTS = "chroma_find_similar_thoughts"
 
 
 async def tools_of(client):
-    return {each.name for each in (await client.list_tools()).tools}
+    return {tool.name for tool in (await client.list_tools()).tools}
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

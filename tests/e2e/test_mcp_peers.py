@@ -50,7 +50,10 @@ class Peers:
         return json.loads(done.stdout)
 
     def call(self, url: str, tool: str, arguments: dict[str, Any], code: int = 0) -> dict[str, Any]:
-        given = [f"{name}={each if isinstance(each, str) else json.dumps(each)}" for name, each in arguments.items()]
+        given = [
+            f"{name}={argument if isinstance(argument, str) else json.dumps(argument)}"
+            for name, argument in arguments.items()
+        ]
         pairs = ["--tool-arg", *given] if given else []
         result = self.inspect(url, "tools/call", "--tool-name", tool, *pairs, code=code)["structuredContent"]
         assert result["success"] == (code == 0)

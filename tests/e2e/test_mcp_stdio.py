@@ -79,7 +79,7 @@ def test_the_official_client_lists_and_calls_tools_in_both_eras(project, mode):
         )
         async with Client(parameters, mode=mode) as client:
             tools = await client.list_tools()
-            return {each.name for each in tools.tools}, await client.call_tool(LIST, {})
+            return {tool.name for tool in tools.tools}, await client.call_tool(LIST, {})
 
     names, result = anyio.run(run)
     assert LIST in names
@@ -112,11 +112,11 @@ def test_requests_that_are_piped_in_are_answered_although_the_input_ends(project
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
-    done = finished(project.top, stdin=b"".join(json.dumps(each).encode() + b"\n" for each in requests))
+    done = finished(project.top, stdin=b"".join(json.dumps(request).encode() + b"\n" for request in requests))
     assert done.returncode == 0
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["id"] for each in answers] == [1, 2]
-    assert all("result" in each for each in answers)
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert all("result" in answer for answer in answers)
 
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -58,7 +58,7 @@ def test_a_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api)
     assert (done.outputs["repaired"], done.outputs["updated"], done.outputs["linked"]) == ("false", "0", "0")
     assert "topic.md" in html.unescape(done.step("report").summary)
     assert (done.outputs["documents-changed"], done.outputs["report-path"]) == ("1", "")
-    refs_without_the_queue = [each for each in hub.git("for-each-ref").splitlines() if "queue" not in each]
+    refs_without_the_queue = [line for line in hub.git("for-each-ref").splitlines() if "queue" not in line]
     assert refs_without_the_queue == refs.splitlines()
     assert api.asked == []
 
@@ -73,7 +73,7 @@ def test_a_squashed_group_that_drops_knowledge_fails(ci, api):
     assert not done.passed
     assert done.step("verify").outcome == "failure"
     assert "KNOWLEDGE_DROPPED" in html.unescape(done.step("verify").summary)
-    assert [each.file for each in done.annotations if each.level == "error"] == [".dolt-version"]
+    assert [annotation.file for annotation in done.annotations if annotation.level == "error"] == [".dolt-version"]
     assert done.step("report").outcome == "success"  # it tells what the group would do all the same
 
 

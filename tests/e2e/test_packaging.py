@@ -178,7 +178,7 @@ def test_the_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) ->
     required = requirements(wheel)
     base = {canonicalize_name(each.name) for each in required if "extra" not in str(each.marker)}
     assert "doltlite" in base
-    assert base.isdisjoint(canonicalize_name(each) for each in OF_EXTRAS)
+    assert base.isdisjoint(canonicalize_name(extra) for extra in OF_EXTRAS)
     assert {"chromadb", "numpy"} <= {canonicalize_name(each.name) for each in required}
 
 
@@ -314,7 +314,9 @@ def required_on(wheel: Path, version: str) -> list[str]:
     """What the extra `dolt` of the wheel requires of a Python, beside the base."""
     environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
     found = [
-        (f"{each.name}{each.specifier}", each.marker) for each in requirements(wheel) if "extra" in str(each.marker)
+        (f"{requirement.name}{requirement.specifier}", requirement.marker)
+        for requirement in requirements(wheel)
+        if "extra" in str(requirement.marker)
     ]
     return [name for name, marker in found if marker and marker.evaluate(environment)]
 

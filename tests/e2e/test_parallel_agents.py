@@ -10,4 +10,4 @@ def test_agents_in_work_trees_of_their_own_lose_no_write_and_leave_nothing_behin
     monkeypatch.setattr(parallel, "DOCUMENTS", 100)
     figures = parallel.run(tmp_path, knowledge.environment(tmp_path / "home"), count=3, seconds=4.0, alone_for=2)
     assert figures[0].seconds["questions"] >= 3
-    assert [each for each in figures[1:] if not each.kept] == []
+    assert [figure for figure in figures[1:] if not figure.kept] == []

@@ -115,7 +115,7 @@ def _build(folder: Path, template: Path) -> None:
         ("prek", "prepare-hooks"),
     )
     # A home directory: uv looks for interpreters there.
-    running = [framework.start(*each, cwd=user.top, HOME=str(folder)) for each in calls]
+    running = [framework.start(*call, cwd=user.top, HOME=str(folder)) for call in calls]
     tried, *prepared = [ended(each) for each in running]
     assert [each.code for each in prepared] == [0, 0], prepared
     (folder / "tried.json").write_text(json.dumps([tried.code, tried.out, tried.err]))

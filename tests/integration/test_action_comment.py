@@ -159,7 +159,7 @@ def test_a_refusal_says_which_permission_is_needed_and_is_not_repeated(api, trou
     if trouble.status >= 400:
         assert "pull-requests: write" in told.hint
     assert api.comments == {}
-    assert not any(f"{method} /issues" in each for method in ("PATCH", "DELETE") for each in api.calls)
+    assert not any(f"{method} /issues" in call for method in ("PATCH", "DELETE") for call in api.calls)
 
 
 def test_what_stays_down_is_said_to_be(api):

@@ -29,7 +29,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 
 def merge(host: Repo, *parents: str) -> str:
     """A merge of these commits, which a ref keeps."""
-    made = host.git("commit-tree", "HEAD^{tree}", *[f"-p{each}" for each in parents], "-m", "merge")
+    made = host.git("commit-tree", "HEAD^{tree}", *[f"-p{parent}" for parent in parents], "-m", "merge")
     host.git("update-ref", "refs/heads/merged", made)
     return made
 
@@ -218,7 +218,7 @@ def test_what_a_shallow_clone_says_of_two_commits_is_what_the_whole_history_says
     for number in range(24):
         recent = commits[-6:] if chance.random() < 0.8 else commits
         parents = chance.sample(recent, min(len(recent), chance.choice((1, 1, 1, 2, 2, 3))))
-        commits.append(host.git("commit-tree", tree, *[f"-p{each}" for each in parents], "-m", str(number)))
+        commits.append(host.git("commit-tree", tree, *[f"-p{parent}" for parent in parents], "-m", str(number)))
     left, right = commits[-1], chance.choice(commits[-6:-1])
     for number, tip in enumerate((left, right)):
         host.git("update-ref", f"refs/heads/tip{number}", tip)

@@ -50,7 +50,7 @@ class Upstream:
 
     def commit(self, pin: str | bytes | None, *parents: str, ref: str = "refs/pull/7/merge") -> str:
         """A commit of the code that pins a revision, on the hub."""
-        made = self.world.code(pin, *[self.world.git("rev-parse", each) for each in parents])
+        made = self.world.code(pin, *[self.world.git("rev-parse", parent) for parent in parents])
         self.world.git("push", "-q", "--force", str(self.hub.top), f"{made}:{ref}")
         return made
 
@@ -84,7 +84,7 @@ def upstream(forked: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def told(report: VerifyReport) -> list[tuple[str, str]]:
-    return [(each.level, each.code) for each in report.findings]
+    return [(finding.level, finding.code) for finding in report.findings]
 
 
 def test_a_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstream):

@@ -98,7 +98,7 @@ class World:
     def ours(self) -> Any:
         """The maintainer's knowledge base, git objects and refs, and what is on the hub."""
         engine = self.ada.engine
-        everything = {each.name: list(engine.documents(each.head)) for each in engine.branches()}
+        everything = {branch.name: list(engine.documents(branch.head)) for branch in engine.branches()}
         file = engine.folder / FILE_NAME
         git = self.ada.repo.git("count-objects", "-v"), self.ada.repo.git("for-each-ref")
         return everything, file.read_bytes(), git, self.pair.tip
@@ -150,8 +150,8 @@ def build(folder: Path) -> None:
 
 @pytest.fixture
 def world(template: Path, tmp_path: Path, home: Path) -> Iterator[World]:
-    for each in template.iterdir():
-        copy_tree(each, tmp_path / each.name)
+    for path in template.iterdir():
+        copy_tree(path, tmp_path / path.name)
     ada, bob, eve = (Clone(tmp_path / name) for name in ("ada", "bob", "eve"))
     yield World(Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git")), eve, Repo(tmp_path / "fork.git"))
     for each in (ada, bob, eve):
@@ -163,8 +163,8 @@ def evil(file: Path, *statements: str, base: str, name: str) -> str:
     with Connection(file) as connection:
         connection.execute("SELECT dolt_branch(?, ?)", (name, base))
     with Connection(file, at=name) as connection:
-        for each in statements:
-            connection.execute(each)
+        for statement in statements:
+            connection.execute(statement)
         made: str = connection.execute(COMMIT)[0][0]
         return made
 
@@ -200,11 +200,11 @@ def test_nothing_else_of_the_fork_comes_along(world):
     wanted = world.eve.record("wanted")
     world.opens(wanted)
     world.eve.push("fork", "evil", "main")
-    before = world.ada.repo.git("for-each-ref"), [each.name for each in world.ada.engine.branches()]
+    before = world.ada.repo.git("for-each-ref"), [branch.name for branch in world.ada.engine.branches()]
     world.adopts("topic", "--no-push")
     assert world.ada.engine.has_revision(wanted)
     assert not world.ada.engine.has_revision(other)
-    names = [each.name for each in world.ada.engine.branches() if each.name != KEEP_BRANCH]
+    names = [branch.name for branch in world.ada.engine.branches() if branch.name != KEEP_BRANCH]
     assert (world.ada.repo.git("for-each-ref"), names) == before
     with Connection(world.ada.engine.folder / FILE_NAME, access="read") as connection:
         assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == [

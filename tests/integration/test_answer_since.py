@@ -54,13 +54,13 @@ def test_it_names_what_moved_and_the_revisions_that_changed_each_document(histor
     assert changes["docs/docs/c.md"][0] is None
     assert changes["docs/docs/c.md"][1] is not None
     documents = {each["document"]: each for each in report["documents"]}
-    assert {name: each["kind"] for name, each in documents.items()} == {
+    assert {name: document["kind"] for name, document in documents.items()} == {
         "docs/docs/a.md": "modified",
         "docs/docs/c.md": "added",
     }
     assert [each["message"].strip() for each in documents["docs/docs/a.md"]["revisions"]] == ["five and limits", "four"]
     assert [each["message"].strip() for each in documents["docs/docs/c.md"]["revisions"]] == ["five and limits"]
-    assert not any(each["uncommitted"] for each in documents.values())
+    assert not any(document["uncommitted"] for document in documents.values())
     assert report["revision"] != report["since"]
 
 
@@ -68,7 +68,7 @@ def test_the_answers_are_those_that_both_places_give(history):
     report = asked(history, "--since", "v1")
     for place, answers in (("v1", report["before"]), ("v2", report["after"])):
         given = asked(history, "--at", place)["results"]
-        assert [(each["document"], each["chunk"], each["score"]) for each in answers] == [
+        assert [(answer["document"], answer["chunk"], answer["score"]) for answer in answers] == [
             (f"{each['collection']}/{each['doc_id']}", each["chunk"], each["score"]) for each in given
         ]
 

@@ -551,7 +551,7 @@ def test_branches_whose_names_differ_only_in_case_have_documents_of_their_own(pr
         project.put(f"{name}.md", f"On {name}.")
     for name in ("topic", "Topic", "TOPIC"):
         project.git("switch", "-q", name)
-        assert [each for each in project.texts() if each.lower() == "topic.md"] == [f"{name}.md"]
+        assert [text for text in project.texts() if text.lower() == "topic.md"] == [f"{name}.md"]
 
 
 # -- documents -------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def results_of(sarif: str) -> list[dict[str, Any]]:
 def entries_of(code_quality: str) -> list[dict[str, Any]]:
     entries = json.loads(code_quality)
     jsonschema.validate(entries, CODE_QUALITY)
-    assert len({each["fingerprint"] for each in entries}) == len(entries)
+    assert len({entry["fingerprint"] for entry in entries}) == len(entries)
     return list(entries)
 
 
@@ -188,8 +188,8 @@ def test_all_formats_name_the_queries_by_id_or_text_and_show_what_was_wanted_and
     assert notes["at"] == f"{FILE}:3"
     assert notes["problems"][0]["notes"][0] == "wanted: handbook/gone.md among the first 1"
     results, entries = results_of(sarif), entries_of(code_quality)
-    lines = [each["locations"][0]["physicalLocation"]["region"]["startLine"] for each in results]
-    assert lines == [each["location"]["lines"]["begin"] for each in entries] == [3, 4]
+    lines = [result["locations"][0]["physicalLocation"]["region"]["startLine"] for result in results]
+    assert lines == [entry["location"]["lines"]["begin"] for entry in entries] == [3, 4]
     assert results[1]["message"]["text"].startswith(r"a \]\]> #1 {{0}} \[x\](http://y)\\z: ")
 
 

@@ -68,7 +68,7 @@ def pinned(project: Project) -> dict[str, dict[str, str]]:
     """What a client has to read: every document here is one chunk."""
     with terminal.opened(project) as ws:
         rows = ws.engine.documents(project.pinned)
-        return {"handbook": {f"{each.doc_id}_chunk_0": each.content.strip() for each in rows}}
+        return {"handbook": {f"{row.doc_id}_chunk_0": row.content.strip() for row in rows}}
 
 
 def stripped(read: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:

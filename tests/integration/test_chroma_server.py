@@ -48,8 +48,8 @@ def test_the_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_
     records = database.records(api)
     assert there[api]["metadata"]["vmrag_count"] == len(records)
     assert all(len(one) == 32 for one in records)
-    assert {each["metadata"]["source_id"] for each in records.values()} == set(TEXTS)
-    assert TEXTS["river"] in {each["text"] for each in records.values()}
+    assert {record["metadata"]["source_id"] for record in records.values()} == set(TEXTS)
+    assert TEXTS["river"] in {record["text"] for record in records.values()}
 
     network.asked.clear()
     paid.vmrag("sync", "--wait")
@@ -69,7 +69,7 @@ def test_what_another_commit_left_alone_is_not_put_there_again(paid, database, n
 def test_texts_stay_away_from_the_server_where_the_settings_say_so(paid, database, tmp_path, services):
     paid.git("config", "vmrag.index.store-documents", "false")
     share(paid)
-    assert {each["text"] for name in database.sealed() for each in database.records(name).values()} == {None}
+    assert {record["text"] for name in database.sealed() for record in database.records(name).values()} == {None}
     other = another_machine(paid, tmp_path / "other")
     other.vmrag("sync")
     assert paid_texts(services) == []
@@ -356,7 +356,7 @@ def test_the_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(
     found = [each["code"] for topic in topics for each in topic["findings"] if topic["name"] == "Chroma server"]
     assert set(found) == {chroma_server.LACKS if what == "collection" else chroma_server.CHANGED}
     paid.vmrag("doctor", "--fix", env=env, code=None)
-    assert {key: (each["vector"], each["text"]) for key, each in database.records(name).items()} == {
+    assert {key: (record["vector"], record["text"]) for key, record in database.records(name).items()} == {
         key: (each["vector"], each["text"]) for key, each in before.items()
     }
     assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json", env=env, code=None).out

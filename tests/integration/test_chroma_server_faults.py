@@ -185,7 +185,9 @@ def test_a_service_that_answered_otherwise_here_is_no_reason_to_refuse_what_is_v
     server, so that both answer alike.
     """
     with opened(shared) as ws:
-        model = ws.models.of(next(each for each in ws.engine.collections(ws.target().revision) if each.name == "api"))
+        model = ws.models.of(
+            next(collection for collection in ws.engine.collections(ws.target().revision) if collection.name == "api")
+        )
         odd = model.embed_queries(["something else"])[0]
         ws.embedding_cache.put(model.fingerprint, {content_hash(TEXTS["river"]): odd})
     services.asked.clear()

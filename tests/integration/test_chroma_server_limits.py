@@ -51,7 +51,7 @@ def cloud(network: Network) -> None:
         flaws = {
             "more than 300 records": len(ids) > RECORDS or body.get("limit", 0) > RECORDS,
             "a page without a limit": request.is_("POST", "/get") and not ids and not body.get("limit"),
-            "a name of more than 128 bytes": any(len(each.encode()) > NAME_BYTES for each in [*ids, name]),
+            "a name of more than 128 bytes": any(len(identifier.encode()) > NAME_BYTES for identifier in [*ids, name]),
             "a text of more than 16,384 bytes": any(
                 len((each or "").encode()) > TEXT_BYTES for each in body.get("documents") or []
             ),
@@ -86,7 +86,7 @@ def test_an_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_
     assert {there[name]["metadata"]["collection"] for name in database.sealed()} == {"api", "big", "handbook"}
     assert network.most_at_once == 1
     big = next(name for name in database.sealed() if there[name]["metadata"]["collection"] == "big")
-    texts = {each["metadata"]["source_id"]: each["text"] for each in database.records(big).values()}
+    texts = {record["metadata"]["source_id"]: record["text"] for record in database.records(big).values()}
     assert texts == {"big": None, "small": "short"}, "larger texts stay in the knowledge base"
 
     services.asked.clear()
@@ -104,7 +104,7 @@ def test_the_stand_in_refuses_what_is_too_much(database, network):
         client.create("x" * 129, {"a": 1})
     made = client.create("xyz", {"a": 1})
     with pytest.raises(Exception, match="more than 300 records"):
-        client.get(made, {f"{each:04}": 1 for each in range(301)}, dimensions=2)
+        client.get(made, {f"{number:04}": 1 for number in range(301)}, dimensions=2)
     with pytest.raises(Exception, match="answered 401"):
         database.client(network.url).find("xyz")
     assert predicates({"$and": [{"a": 1}, {"$or": [{"b": {"$gt": 1}}, {"c": 2}]}]}) == 3

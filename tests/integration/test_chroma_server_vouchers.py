@@ -17,7 +17,7 @@ DIGEST, SECOND = content_hash("1"), content_hash("2")
 
 
 def test_a_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_else(engine):
-    branches = {each.name: each.head for each in engine.branches()}
+    branches = {branch.name: branch.head for branch in engine.branches()}
     assert shared_vectors.digests(engine, ONE) == set()
     assert shared_vectors.head_for(engine, None) is None
     shared_vectors.vouch(engine, {ONE: DIGEST}, timeout=5)
@@ -28,9 +28,9 @@ def test_a_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_e
     assert shared_vectors.digests(engine, ONE) == {DIGEST, SECOND}
     assert shared_vectors.digests(engine, OTHER) == {DIGEST}
     assert shared_vectors.digests(engine, "c" * 32) == set()
-    after = {each.name: each.head for each in engine.branches() if each.name != VECTORS_BRANCH}
+    after = {branch.name: branch.head for branch in engine.branches() if branch.name != VECTORS_BRANCH}
     assert after == branches
-    assert not any(each.dirty for each in engine.branches())
+    assert not any(branch.dirty for branch in engine.branches())
 
 
 @pytest.mark.parametrize("engines", ["doltlite", "dolt"], indirect=True)

@@ -355,7 +355,7 @@ def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, t
         (kept.root / name).symlink_to(tmp_path / "precious")
     assert kept.evict(needed=list) == [kept.root / "abc-123"]
     kept.sweep()
-    assert [each for each in kept.root.iterdir() if each.is_symlink()] == []
+    assert [path for path in kept.root.iterdir() if path.is_symlink()] == []
     assert (tmp_path / "precious/file").read_text() == "Mine."
 
 

@@ -21,7 +21,7 @@ from vmrag_link.code.languages import GRAMMARS, CodePiece, CodeTask, CodeUnparse
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [each.read_text() for each in sorted((ROOT / "vmrag_link").glob("*.py"))]
+SOURCES = [path.read_text() for path in sorted((ROOT / "vmrag_link").glob("*.py"))]
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_the_child_loads_each_grammar_although_it_is_confined_and_many_texts_hav
     tasks.insert(3, CodeTask("no grammar\n", "lua"))
     tasks.insert(4, CodeTask("", "python"))
     random.Random(3).shuffle(tasks)
-    expected = [cut(each.text, each.language, each.size) for each in tasks]
+    expected = [cut(task.text, task.language, task.size) for task in tasks]
     assert list(cutter.cut_all(tasks)) == expected
 
 
@@ -180,12 +180,12 @@ def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutte
     os.kill(pid, signal.SIGKILL)
     outcomes = list(found)
     assert len(outcomes) == 9
-    failed = [number for number, each in enumerate(outcomes, 1) if isinstance(each, CodeUnparsed)]
+    failed = [number for number, outcome in enumerate(outcomes, 1) if isinstance(outcome, CodeUnparsed)]
     assert len(failed) <= 1
-    for number, each in enumerate(outcomes, 1):
+    for number, outcome in enumerate(outcomes, 1):
         if number not in failed:
-            assert isinstance(each, list)
-            assert [piece.symbol for piece in each] == [f"f{number}"]
+            assert isinstance(outcome, list)
+            assert [piece.symbol for piece in outcome] == [f"f{number}"]
 
 
 def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
@@ -221,7 +221,7 @@ def test_a_parser_that_is_out_of_memory_costs_one_text() -> None:
     """Its process has used too much for another text, too, after each of them."""
     texts = ["f(12)\n", "class A:\n  def f(self, a, b): return a, b\n" * 11_000, "g(12)\n"]
     with CodeCutter(ConversionLimits(max_memory=40 * MIB)) as cutter:
-        first, large, last = cutter.cut_all([CodeTask(each, "python") for each in texts])
+        first, large, last = cutter.cut_all([CodeTask(text, "python") for text in texts])
     assert first == last == [CodePiece(0, 6)]
     assert isinstance(large, CodeUnparsed)
     assert large.reason.startswith("cannot be cut (its parser was ended by SIG")

@@ -75,19 +75,19 @@ def indexed(name: str, path: str, content: str) -> ChunkedDocument:
         metadata = {
             PIECES: [
                 IndexedPiece(
-                    each.start,
-                    content.count("\n", 0, each.start) + 1,
-                    each.symbol,
-                    each.kind,
-                    each.signature,
-                    each.declared,
+                    piece.start,
+                    content.count("\n", 0, piece.start) + 1,
+                    piece.symbol,
+                    piece.kind,
+                    piece.signature,
+                    piece.declared,
                 )
-                for each in pieces
+                for piece in pieces
             ]
         }
     document: Document = doc(path, content, collection=name, metadata=metadata)
     chunks = tuple(document_chunks(document, CODE if metadata else Chunking()))
-    return ChunkedDocument(document, chunks, tuple(MODEL.embed([each.text for each in chunks])))
+    return ChunkedDocument(document, chunks, tuple(MODEL.embed([chunk.text for chunk in chunks])))
 
 
 def write(draft: Draft, files: Mapping[tuple[str, str], str | None], order: list[tuple[str, str]]) -> None:
@@ -135,7 +135,7 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
                 write(draft, changes, rng.sample([*changes], len(changes)))
                 base = made.path(f"{number:040}")
                 draft.publish(base, revision=f"{number:040}")
-            files = {key: each for key, each in (files | changes).items() if each is not None}
+            files = {key: file for key, file in (files | changes).items() if file is not None}
         assert base is not None
         fresh = made.root / "fresh"
         with Draft(made.segments.root) as draft:

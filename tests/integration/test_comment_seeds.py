@@ -72,9 +72,9 @@ def build(top: Path) -> None:
     for number, topic in enumerate((*TOPICS, *UNASKED)):
         project.write(f"docs/{name(topic)}", text(topic, number))
     queries = [{"query": topic} | ASKED[number % len(ASKED)] for number, topic in enumerate(TOPICS)]
-    for each in queries[::2]:
-        if "k" in each:
-            each["expect"] = [f"handbook/{name(each['query'])}"]
+    for query in queries[::2]:
+        if "k" in query:
+            query["expect"] = [f"handbook/{name(query['query'])}"]
     project.write(".vmrag/queries.yaml", json.dumps({"queries": queries}))
     project.vmrag("init", "--knowledge-base", "--no-sources")
     keep(project, "first")
@@ -159,7 +159,7 @@ def test_the_comment_names_the_questions_that_are_answered_otherwise_and_no_othe
         before = len(api.comments.get(7, []))
         report(api, project, project.git("rev-parse", "HEAD"), tmp_path, monkeypatch)
         assert len(api.comments.get(7, [])) == before
-        assert all("no longer changes" in each for each in api.ours(7))
+        assert all("no longer changes" in our for our in api.ours(7))
 
 
 def report(api: CommentsApi, project: Project, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

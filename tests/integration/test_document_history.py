@@ -97,13 +97,13 @@ def test_a_document_that_is_gone_has_a_log_too(project):
     assert found[0] == ("move it", "removed", "handbook/page.md", "")
     assert found[-1] == ("write it", "added", "handbook/page.md", "")
     assert steps(project, "side", "handbook/page.md")[0][0] == "one is ONE"
-    assert [each[0] for each in steps(project, "side..main", "handbook/page.md")][-1] == "six is SIX"
+    assert [step[0] for step in steps(project, "side..main", "handbook/page.md")][-1] == "six is SIX"
     assert project.ask("log", "first..side", "handbook/rest.md")["revisions"] == []
 
 
 def test_what_a_side_branch_did_is_left_out_where_a_merge_has_the_other_sides_text(project):
     """As git simplifies a history: the merge's `rest.md` is that of the first parent."""
-    assert [each[0] for each in steps(project, "handbook/rest.md")] == ["first"]
+    assert [step[0] for step in steps(project, "handbook/rest.md")] == ["first"]
 
 
 def test_the_graph_of_a_document_leads_from_change_to_change(project):
@@ -179,7 +179,7 @@ def test_every_line_of_a_random_history_is_blamed_as_its_text_says(project):
     chance = random.Random(5)
     with opened(project) as ws:
         engine, base = ws.engine, ws.revision()
-        (old,) = [each for each in engine.collections(base) if each.name == "guide"]
+        (old,) = [collection for collection in engine.collections(base) if collection.name == "guide"]
         heads = [(base, ["0:0"])]
         for number in range(1, 40):
             revision, lines = chance.choice(heads[-3:])

@@ -44,9 +44,9 @@ def _fill(project: Project) -> None:
         rows = [Document(*key, key[1], "text", "0" * 64) for key in THERE]
         model = ws.engine.collections(ws.at())[0]
         collections = [
-            Collection(each, embedding_model=model.embedding_model, embedding_function=model.embedding_function)
-            for each in names
-            if each != "handbook"
+            Collection(name, embedding_model=model.embedding_model, embedding_function=model.embedding_function)
+            for name in names
+            if name != "handbook"
         ]
         ws.engine.write(branch.name, Write(put_collections=collections, put_documents=rows), expected=branch.head)
 
@@ -97,7 +97,7 @@ def test_a_name_that_means_none_or_several_says_what_could_be_meant(engine, name
     assert type(raised.value) is error
     if isinstance(says, list):
         assert raised.value.details["candidates"] == says
-        assert all(each in raised.value.hint for each in says)
+        assert all(say in raised.value.hint for say in says)
     else:
         assert says in raised.value.message
 
@@ -119,7 +119,7 @@ def test_a_name_that_means_none_or_several_says_what_could_be_meant(engine, name
 )
 def test_several_documents_by_folder_collection_and_pattern(engine, names, documents, collections):
     found = document_names.select(engine[0], [engine[1]], names)
-    assert [str(each) for each in found.documents] == documents
+    assert [str(document) for document in found.documents] == documents
     assert list(found.collections) == collections
 
 
@@ -145,7 +145,7 @@ def test_what_several_collections_have_is_not_guessed(engine, name, candidates):
 
 def test_within_a_collection_names_are_ids(engine):
     found = document_names.select(engine[0], [engine[1]], ["guide", "s*.md"], within="notes")
-    assert [str(each) for each in found.documents] == ["notes/guide/tls.txt", "notes/setup.md"]
+    assert [str(document) for document in found.documents] == ["notes/guide/tls.txt", "notes/setup.md"]
     with pytest.raises(DocumentMissing):
         document_names.select(engine[0], [engine[1]], ["handbook/faq.md"], within="notes")
 

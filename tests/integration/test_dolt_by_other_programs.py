@@ -53,8 +53,8 @@ class Known(Project):
 
 class _OfProgram(Known):
     def sql(self, *statements: str, branch: str = "main") -> None:
-        for each in statements:
-            dolt.run(self.shared / "kb", "--use-db", f"kb/{branch}", "sql", "-q", each)
+        for statement in statements:
+            dolt.run(self.shared / "kb", "--use-db", f"kb/{branch}", "sql", "-q", statement)
 
     def session(self, *statements: str, branch: str = "main") -> None:
         self.sql("; ".join(statements), branch=branch)
@@ -159,9 +159,9 @@ def test_what_a_row_does_not_say_is_empty(kettle: Known) -> None:
         spaced = engine.document(at, "handbook", "spaced.md")
         assert spaced is not None
         assert spaced.metadata == '{"a":2,"b":1}'
-        assert [each.name for each in engine.projects(at)] == [""]
-        assert {each.doc_id for each in engine.documents(at, table="issue_logs")} == {"l"}
-        assert {each.doc_id for each in engine.documents(at, table="knowledge_docs")} == {"k"}
+        assert [project.name for project in engine.projects(at)] == [""]
+        assert {document.doc_id for document in engine.documents(at, table="issue_logs")} == {"l"}
+        assert {document.doc_id for document in engine.documents(at, table="knowledge_docs")} == {"k"}
     assert kettle.index()["new.md"] == "Tea needs water."
 
 
@@ -212,7 +212,7 @@ def test_verified_fingerprint_accepts_collection_without_row(kettle: Known, comm
     if not committed:
         kettle.vmrag("commit", "-m", "theirs")
         with _engine(kettle) as engine:
-            assert {each.name for each in engine.collections(kettle.pinned)} == {"handbook", "tea"}
+            assert {collection.name for collection in engine.collections(kettle.pinned)} == {"handbook", "tea"}
         kettle.vmrag("fingerprint", "--verify")
 
 
@@ -286,8 +286,8 @@ def test_pinned_revision_survives_when_another_program_resets_its_branch(kettle:
     kettle.record("water", water="Water boils.")
     third = kettle.pinned
     with _engine(kettle) as engine:
-        names = [each.name for each in engine.branches() if not each.name.startswith("vmrag")]
-        root = next(each.head for each in engine.branches() if each.name == "vmrag_root")
+        names = [branch.name for branch in engine.branches() if not branch.name.startswith("vmrag")]
+        root = next(branch.head for branch in engine.branches() if branch.name == "vmrag_root")
     for name in names:
         kettle.sql(f"CALL dolt_reset('--hard', '{root}')", branch=name)
     kettle.sql("CALL dolt_gc()")

@@ -86,7 +86,7 @@ def test_who_is_not_let_in_is_told_and_no_password_is_in_what_is_said_or_stored(
     monkeypatch.setenv(env.DOLT_REMOTE_PASSWORD, served.server.password)
     bob.fetch("there", served.url)
     bob.close()
-    stored = b"".join(each.read_bytes() for each in bob.folder.rglob("*") if each.is_file())
+    stored = b"".join(path.read_bytes() for path in bob.folder.rglob("*") if path.is_file())
     assert served.server.password.encode() not in stored
 
 

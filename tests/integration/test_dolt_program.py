@@ -246,8 +246,8 @@ def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch)
     home.mkdir()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(home))
     engine = opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE)
-    for each in home.rglob("*.devts"):  # of its beginning, when the database has no configuration yet
-        each.unlink()
+    for path in home.rglob("*.devts"):  # of its beginning, when the database has no configuration yet
+        path.unlink()
     assert root(engine)
     engine.close()
     assert list(home.rglob("*.devts")) == []

@@ -98,7 +98,7 @@ def strangers_push(engine: Engine, url: str, head: str) -> None:
 
 
 def test_a_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> None:
-    assert [each.name for each in two.bob.branches()] == [ROOT_BRANCH]
+    assert [branch.name for branch in two.bob.branches()] == [ROOT_BRANCH]
     assert root(two.bob) == root(two.ada)
     assert two.bob.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": head(two.ada, "main")}
     assert two.bob.document(head(two.ada, "main"), "guide", "one") == document("one")
@@ -113,7 +113,7 @@ def test_what_one_pushes_the_other_fetches_and_pushes_on(two: Two) -> None:
     two.ada.fetch("there", two.url)
     assert two.ada.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": theirs, "side": theirs}
     assert two.ada.peek(two.url) == two.ada.remote_heads("there")
-    assert [each.name for each in two.ada.branches()] == ["main", ROOT_BRANCH]  # none of ours has moved
+    assert [branch.name for branch in two.ada.branches()] == ["main", ROOT_BRANCH]  # none of ours has moved
     assert head(two.ada, "main") != theirs
     assert two.ada.count(theirs) == 2
     two.ada.push("there", two.url, {"side": ""})

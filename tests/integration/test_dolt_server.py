@@ -194,10 +194,10 @@ def test_two_machines_write_at_once_and_lose_nothing(dolt_server, engine, tmp_pa
             raise
 
     threads = [threading.Thread(target=work, args=(name,)) for name in ("ada", "bob")]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert failures == []
     for name in ("ada", "bob"):
         assert ids(engine, Working(name)) == [f"{name}-4", "shared"]

@@ -29,9 +29,9 @@ def ask(speak, **fields):
     with serving(speak) as (address, conversations):
         server = connection(address, **fields)
         try:
-            return server.rows("SELECT v FROM t"), b"".join(each.heard for each in conversations)
+            return server.rows("SELECT v FROM t"), b"".join(conversation.heard for conversation in conversations)
         except Exception as error:  # noqa: BLE001  a bug is not among those that tests ask for
-            return error, b"".join(each.heard for each in conversations)
+            return error, b"".join(conversation.heard for conversation in conversations)
         finally:
             server.release()
 

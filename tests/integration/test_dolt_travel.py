@@ -54,7 +54,7 @@ def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(
     assert refs == {"refs/heads/main", DOLT_DATA}
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     theirs = pair.bob.record("two")
-    assert [(each.branch, each.new) for done in pair.bob.push("origin", "main") for each in done.branches] == [
+    assert [(branch.branch, branch.new) for done in pair.bob.push("origin", "main") for branch in done.branches] == [
         ("main", theirs)
     ]
     assert pair.ada.fetch()
@@ -169,7 +169,7 @@ def test_who_pushes_at_the_same_time_loses_nothing(pair: Pair) -> None:
     assert cleo.clone_knowledge()
     heads = cleo.heads()
     for who in ("ada", "bob"):
-        found = {each.doc_id for each in cleo.engine.headers(heads[f"of-{who}"])}
+        found = {header.doc_id for header in cleo.engine.headers(heads[f"of-{who}"])}
         assert {f"of-{who}-0", f"of-{who}-1"} <= found
     cleo.close()
 

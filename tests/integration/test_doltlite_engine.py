@@ -133,8 +133,8 @@ def test_a_connection_that_nobody_holds_any_more_keeps_no_descriptor(tmp_path: P
 
 def held(folder: Path) -> list[Path]:
     """The files of this folder that this process has open."""
-    links = [Path(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    return [each for each in links if each.is_relative_to(folder)]
+    links = [Path(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return [link for link in links if link.is_relative_to(folder)]
 
 
 def test_a_program_that_writes_without_our_lock_is_waited_for_and_then_named_busy(engine: DoltliteEngine) -> None:

@@ -40,7 +40,7 @@ def url(folder: Path) -> Iterator[str]:
 
 
 def names(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir() if not each.name.startswith(".")]
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
 
 
 def agreed(user: User, url: str) -> None:

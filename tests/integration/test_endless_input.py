@@ -69,7 +69,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_copy_of_a_folder_that_is_killed_names_program_and_signal(project: Project, tmp_path: Path, killed) -> None:
-    source = next(each for each in (project.shared / "views").iterdir() if each.is_dir())
+    source = next(path for path in (project.shared / "views").iterdir() if path.is_dir())
     killed("cp", "KILL")
     with pytest.raises(FileFailed, match="cp was killed by SIGKILL") as failed:
         directories.copy_tree(source, tmp_path / "copy")

@@ -165,13 +165,13 @@ def test_every_kind_of_row_is_stored_and_compared(engine: Engine) -> None:
     assert list(engine.collections(after)) == list(rows.put_collections)
     assert list(engine.projects(after)) == rows.put_projects
     found = list(engine.documents(after))
-    assert found == sorted(rows.put_documents, key=lambda each: each.key)
+    assert found == sorted(rows.put_documents, key=lambda put_document: put_document.key)
     assert list(engine.headers(after)) == [each.header for each in found]
     assert [engine.document(after, *each.key) for each in found] == found
     counts = engine.count(after), engine.count(after, collection="issues_vmrag"), engine.count_changes(before, after)
     assert counts == (3, 1, ChangeCounts(added=2, modified=1))
     assert [each.after for each in engine.diff(before, after).documents] == found
-    assert [each.after for each in engine.diff(before, after).projects] == rows.put_projects
+    assert [project.after for project in engine.diff(before, after).projects] == rows.put_projects
     gone = Write(remove_documents=[each.key for each in found[1:]], remove_collections=["issues_vmrag"])
     engine.write("main", gone, expected=after)
     assert [each.key[1] for each in engine.documents(Working("main"))] == ["a"]
@@ -218,7 +218,7 @@ def test_removing_documents_removes_exactly_them(engine: Engine) -> None:
 def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
     revision = store(engine, "main", document("a"), document("b", "text of b"), document(f"c{odd}"))
     ids = [f"c{odd}", "absent", "b", "b"]
-    assert [each.doc_id for each in engine.headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
+    assert [header.doc_id for header in engine.headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
     assert [each.content for each in engine.documents(revision, ids={"b"})] == ["text of b"]
     assert list(engine.documents(revision, collection="guide", ids=[])) == []
     assert list(engine.headers(revision, collection="elsewhere", ids=["b"])) == []
@@ -996,11 +996,11 @@ def _onto(engine: Engine, revision: str, *rows: Write, joining: str | None = Non
 
 def test_a_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) -> None:
     _, ours, _ = _two_sides(engine)
-    before = [each for each in engine.branches() if each.name != KEEP_BRANCH]
+    before = [branch for branch in engine.branches() if branch.name != KEEP_BRANCH]
     made = _onto(engine, ours, Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
     assert [each.doc_id for each in engine.documents(made)] == ["a", "c", "d"]
     assert engine.info(made).parents == (ours,)
-    assert [each for each in engine.branches() if each.name != KEEP_BRANCH] == before
+    assert [branch for branch in engine.branches() if branch.name != KEEP_BRANCH] == before
     engine.collect_garbage()
     assert engine.has_revision(made)
 
@@ -1208,7 +1208,7 @@ def test_links_are_kept_by_code_commit_on_a_branch_of_their_own(engine: Engine) 
     assert engine.links(git_commit="1" * 40) == [one]
     assert engine.links(dolt_commit=ours) == [two]
     assert engine.links(git_commit="3" * 40) == []
-    assert [each for each in engine.branches() if each.name != LINKS_BRANCH] == before
+    assert [branch for branch in engine.branches() if branch.name != LINKS_BRANCH] == before
     assert engine.diff(base, ours).counts().total == 1
 
 

@@ -80,7 +80,7 @@ def _merge(engine: Engine, base: str, ours: str, theirs: str, *, joins: bool) ->
         outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
         if outcome.revision is not None:
             break
-        assert not decisions.keys() & {each.id for each in outcome.conflicts}
+        assert not decisions.keys() & {conflict.id for conflict in outcome.conflicts}
         decisions = {**decisions, **decide_all(outcome.conflicts, Choice("ours"))}  # a collection's come first
     conflicts = tuple(decisions)
     return _rows(engine, outcome.revision), conflicts, len(engine.info(outcome.revision).parents)

@@ -30,7 +30,7 @@ def around(project: Project) -> set[str]:
 
 def store(project: Project, *ids: str, collection: str = "evil") -> None:
     """As another program may write them."""
-    rows = [Document(collection, each, each, "text", content_hash("text")) for each in ids]
+    rows = [Document(collection, identifier, identifier, "text", content_hash("text")) for identifier in ids]
     with terminal.opened(project) as ws:
         ws.engine.write(
             "main", Write(put_collections=[Collection(collection)], put_documents=rows), expected=ws.revision()

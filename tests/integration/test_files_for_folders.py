@@ -21,7 +21,9 @@ COMMANDS = (["status"], ["list"], ["query", "rest"], ["sync"], ["fetch"], ["push
 
 def folders(top: Path) -> list[str]:
     places = plumbing.locate(top)
-    return [str(each.relative_to(places.shared)) for each in places.folders if each not in (places.shared, places.own)]
+    return [
+        str(folder.relative_to(places.shared)) for folder in places.folders if folder not in (places.shared, places.own)
+    ]
 
 
 NAMES = [
@@ -49,7 +51,7 @@ def test_every_folder_of_ours_is_in_the_list(world: World):
     assert folders(ada.top) == NAMES or sorted(folders(ada.top)) == sorted(NAMES)
     ada.git("config", "vmrag.system.versioned", "false")
     ada.vmrag("learning", "log-error", "--error-type", "E", "--error-message", "m")
-    there = {each.name for each in ada.shared.iterdir() if each.is_dir()}
+    there = {path.name for path in ada.shared.iterdir() if path.is_dir()}
     assert there <= set(NAMES)
 
 

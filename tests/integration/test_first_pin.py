@@ -180,7 +180,7 @@ def test_dolt_init_begins_without_documents_and_says_where_there_are_some(projec
     assert made["repository"]["commit"]["message"] == "Create the knowledge base"
     notes = [each["message"] for each in made["warnings"] if each["code"] == "NOTE"]
     assert any(
-        f"dolt_checkout with target {second} takes that of others: 2 documents, of main." in each for each in notes
+        f"dolt_checkout with target {second} takes that of others: 2 documents, of main." in note for note in notes
     )
     tools("dolt_checkout", target=second)
     assert (project.pinned, len(project.texts())) == (second, 2)

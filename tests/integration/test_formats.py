@@ -186,7 +186,7 @@ def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> 
     upgrade(carol, "of-carol")
     assert carol.run("pull", "-q", "--no-rebase", "--no-edit", "origin", "main").returncode == 0
     engine = knowledge(carol)
-    assert [each.key for each in entries(engine, carol.pinned)] == ["of-carol", "of-dan"]
+    assert [entry.key for entry in entries(engine, carol.pinned)] == ["of-carol", "of-dan"]
     engine.close()
     assert set(marks(carol)) == OLD | {"pencils.md", "knots.md"}
     assert carol.consistent()
@@ -221,7 +221,7 @@ def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: For
     bob.vmrag("sync")
     assert {name: mark for name, mark in marks(bob).items() if mark} == {"backup.md": "removed", "plants.md": "added"}
     engine = knowledge(bob)
-    assert [each.key for each in entries(engine, Working("main"))] == ["vmrag"]
+    assert [entry.key for entry in entries(engine, Working("main"))] == ["vmrag"]
     engine.close()
     assert bob.consistent()
 

@@ -37,8 +37,10 @@ def ada(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def models(project: Project) -> tuple[set[str], set[str]]:
     """Which the rows of collections name, and which the index does."""
     with contextlib.closing(Workspace.open(project.top, QUIET)) as ws, ws.reader.view() as view:
-        rows = {each.embedding_model for each in ws.engine.collections(ws.at())}
-        return rows, {each.collection.embedding_model for each in views.read(view.folder).collections.values()}
+        rows = {collection.embedding_model for collection in ws.engine.collections(ws.at())}
+        return rows, {
+            collection.collection.embedding_model for collection in views.read(view.folder).collections.values()
+        }
 
 
 def test_every_revision_is_indexed_with_the_present_model(ada: Project) -> None:

@@ -246,4 +246,4 @@ def said(places: Places) -> list[str]:
     told = git(places, "ls-remote", "origin", extra=extra | trace).complaint
     lines = re.findall(r"(?m)Send header: ((?:X|User-Agent|GET)\b.*)$|^(\d)$", told)
     assert lines, told
-    return ["".join(each) for each in lines]
+    return ["".join(line) for line in lines]

@@ -27,7 +27,7 @@ def test_a_pull_request_is_opened_once_and_found_afterwards(api):
     assert client(api).pull_request(WANTED) == (40, True)
     assert client(api).pull_request(WANTED) == (40, False)
     assert client(api).pull_request(WANTED._replace(base="main")) == (41, True)
-    assert [each["base"] for each in api.pulls] == ["release;`id`", "main"]
+    assert [pull["base"] for pull in api.pulls] == ["release;`id`", "main"]
     assert api.asked == ["GET", "POST", "GET", "GET", "POST"]
 
 

@@ -38,7 +38,7 @@ def settle(api: GitLabApi, markdown: str = "# News\n", *, speaks: bool = True, *
 
 
 def ours(api: GitLabApi) -> list[str]:
-    return [each["body"] for each in api.notes if each["author"]["id"] == ME]
+    return [note["body"] for note in api.notes if note["author"]["id"] == ME]
 
 
 def test_one_note_is_written_and_edited_and_left_as_it_is(api):
@@ -59,7 +59,7 @@ def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
     assert settle(api) == "edited"
     assert len(api.notes) == 203
     assert api.notes[-1]["body"] == f"{MARKER}\n# News"
-    assert [each["body"] for each in api.notes[:3]] == [
+    assert [note["body"] for note in api.notes[:3]] == [
         f"{MARKER}\nA stranger's.",
         f"Who writes {MARKER} about us?\n{MARKER}",
         f"{MARKER}\nwas changed",
@@ -163,10 +163,10 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     assert not re.search(r"(?m)^\s*/|[@#!~%$&^*]\w", note)
     page = LexborHTMLParser(MarkdownIt("commonmark").render(note))
     spans = page.css("code")
-    shown = [each.text().replace("\u2060", "").replace("@ ", "@") for each in spans]
+    shown = [span.text().replace("\u2060", "").replace("@ ", "@") for span in spans]
     assert shown == [" ".join(hostile.split())] * 3 + [f"{' '.join(hostile.split())}/b"]
-    for each in spans:
-        each.decompose()
+    for span in spans:
+        span.decompose()
     assert not re.search(r"[@#!~%$&^*\[:`]\w", page.body.text())
 
 

@@ -25,7 +25,7 @@ template, project = terminal.template, terminal.project
 
 
 def rejoined(pieces, *ops):
-    return "".join(each["text"] for each in pieces if each["op"] in ops)
+    return "".join(piece["text"] for piece in pieces if piece["op"] in ops)
 
 
 # -- diff ------------------------------------------------------------------------------------------

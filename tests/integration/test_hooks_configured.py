@@ -124,7 +124,7 @@ def test_who_may_read_git_s_configuration_may_read_ours(repo, places, log):
     finally:
         os.umask(old)
     assert places.configured_hooks.stat().st_mode & 0o777 == 0o755
-    assert {each.stat().st_mode & 0o777 for each in places.configured_hooks.iterdir()} == {0o644}
+    assert {path.stat().st_mode & 0o777 for path in places.configured_hooks.iterdir()} == {0o644}
 
 
 def test_git_goes_on_where_somebody_deletes_the_folder(repo, places, log):

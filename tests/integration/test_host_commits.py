@@ -47,7 +47,7 @@ def job(hub: Repo, tmp_path: Path, *, depth: int | None = 1) -> tuple[Repo, Plac
 def others(hub: Repo, commit: str) -> list[str]:
     """All entries of the whole tree, but the pin."""
     lines = hub.git("ls-tree", "-r", "-z", commit).split("\0")
-    return [each for each in lines if not each.endswith("\t.dolt-version")]
+    return [line for line in lines if not line.endswith("\t.dolt-version")]
 
 
 def work_state(repo: Repo) -> list[str]:

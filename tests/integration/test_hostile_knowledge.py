@@ -131,8 +131,8 @@ def evil(file: Path, base: str, *statements: str, name: str = "evil") -> str:
     with Connection(file) as connection:
         connection.execute("SELECT dolt_branch(?, ?)", (name, base))
     with Connection(file, at=name) as connection:
-        for each in statements:
-            connection.execute(each)
+        for statement in statements:
+            connection.execute(statement)
         return str(connection.execute("SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <e@v.e>')")[0][0])
 
 
@@ -206,8 +206,8 @@ def test_rows_that_we_could_not_have_written_are_not_fetched(rows, pair):
 
 def stored(folder: Path) -> int:
     """Bytes of all files, but for the note of what was refused, logs and locks."""
-    files = [each for each in folder.rglob("*") if each.is_file() and each.name != "refused.json"]
-    return sum(each.stat().st_size for each in files)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "refused.json"]
+    return sum(file.stat().st_size for file in files)
 
 
 @pytest.mark.parametrize("schema", HOSTILE)
@@ -257,7 +257,7 @@ def put(pair: Pair, file: Path) -> None:
     """Everything of Ada's into a remote file."""
     with contextlib.closing(Clone(pair.ada.repo.top)) as ada:
         where = ada.at(f"file://{file}")
-        ada.engine.push(where.key, where.url, {each.name: each.head for each in ada.engine.branches()})
+        ada.engine.push(where.key, where.url, {branch.name: branch.head for branch in ada.engine.branches()})
 
 
 @contextlib.contextmanager
@@ -286,12 +286,12 @@ def test_what_the_engine_fetches_by_itself_is_looked_at_as_well_and_what_came_be
         fresh = git_clone(pair.hub.top, pair.folder / "fresh")
         with pytest.raises(KnowledgeRefused, match="trigger 't'"):
             fresh.clone_knowledge(where)
-    assert [each.name for each in fresh.places.kb.iterdir()] == ["write.lock"]
+    assert [path.name for path in fresh.places.kb.iterdir()] == ["write.lock"]
     pair.bob.close()
     engine = pair.bob.engine
     assert not engine.has_revision(bad)
     assert engine.document(sound, "guide", "sound")
-    assert [each for each in engine.branches() if each.name != KEEP_BRANCH] == before
+    assert [branch for branch in engine.branches() if branch.name != KEEP_BRANCH] == before
     assert engine.damage() == ""
 
 

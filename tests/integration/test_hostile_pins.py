@@ -544,7 +544,7 @@ def test_what_somebody_agreed_to_is_contacted_at_once(victim, scene, what):
     assert contacts(victim) == []
     victim.vmrag("remote", "--trust", scene.filled(UNTRUSTED[what]))
     victim.answers_from_before()  # a query fetches what is missing
-    assert any(each.endswith(scene.filled(SEEN[what])) for each in contacts(victim))
+    assert any(contact.endswith(scene.filled(SEEN[what])) for contact in contacts(victim))
     victim.vmrag("remote", "--forget", scene.filled(UNTRUSTED[what]))
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
 
@@ -571,7 +571,7 @@ def test_a_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed
     root = error["hint"].partition("git config --add ")[2].removesuffix(")")
     victim.git("config", "--add", *shlex.split(root))
     assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
-    assert any(each.endswith(scene.filled(SEEN[what])) for each in contacts(victim))
+    assert any(contact.endswith(scene.filled(SEEN[what])) for contact in contacts(victim))
 
 
 def test_the_url_of_a_configured_git_remote_is_contacted(victim, scene):

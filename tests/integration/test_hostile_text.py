@@ -54,7 +54,11 @@ def hostile_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -
         project.put("seed.md", "seed")
         with opened(project) as ws:
             branch = ws.at().branch
-            row = next(each for each in ws.engine.documents(ws.at(), collection="handbook") if each.doc_id == "seed.md")
+            row = next(
+                document
+                for document in ws.engine.documents(ws.at(), collection="handbook")
+                if document.doc_id == "seed.md"
+            )
             for doc_id, text in ((f"{EVIL}.md", EVIL), ("plain.md", f"zebra\n{EVIL}")):
                 evil = type(row)(
                     collection="handbook",

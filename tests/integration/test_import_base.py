@@ -58,9 +58,9 @@ def set_base(project: Project, recorded: str, *, collection: str = "fresh", **so
         row = next(each for each in ws.engine.collections(at) if each.name == collection)
         given = {name.replace("__", "/").replace("_md", ".md"): source for name, source in sources.items()}
         documents = [
-            msgspec.structs.replace(each, source=given[each.doc_id], source_key=given[each.doc_id])
-            for each in ws.engine.documents(at, collection=collection)
-            if each.doc_id in given
+            msgspec.structs.replace(document, source=given[document.doc_id], source_key=given[document.doc_id])
+            for document in ws.engine.documents(at, collection=collection)
+            if document.doc_id in given
         ]
         write = Write(put_collections=[msgspec.structs.replace(row, import_base=recorded)], put_documents=documents)
         ws.engine.write(branch.name, write, expected=branch.head)

@@ -46,8 +46,8 @@ def test_add_makes_the_document_that_an_import_makes(project: Project) -> None:
     write(project, "all/page.html", text="<title>A page</title><p>Text.</p>")
     write(project, "all/plain.txt", text="Plain.\n")
     write(project, "all/data.json", text='{"title": "The data", "n": 1}')
-    for each in sorted((project.top / "all").iterdir()):
-        project.vmrag("add", f"all/{each.name}", *FRESH)
+    for path in sorted((project.top / "all").iterdir()):
+        project.vmrag("add", f"all/{path.name}", *FRESH)
     titles = documents(project)
     assert project.ask("import", "all", *FRESH)["unchanged"] == 6
     assert titles == documents(project) == {
@@ -194,7 +194,7 @@ def test_a_library_leaves_them_out_too(project: Project) -> None:
 def test_patterns_read_as_in_a_gitignore_at_the_root(project: Project) -> None:
     write(project, "all/a.md", "all/drafts/b.md", "all/deep/drafts/c.md", "all/keep.tmp.md", "all/x.tmp.md")
     patterns = ("drafts/", "*.tmp.md", "!keep.tmp.md", "/all/a.md")
-    options = [word for each in patterns for word in ("--exclude", each)]
+    options = [word for pattern in patterns for word in ("--exclude", pattern)]
     project.git("-C", "all", "status", "-s")
     report = project.ask("-C", "all", "import", ".", *FRESH, *options)
     assert left_out(report) == dict.fromkeys(

@@ -47,7 +47,9 @@ def test_one_damaged_segment_does_not_stop_the_way_to_a_place_with_far_fewer_doc
 def test_gc_does_all_of_its_work_beside_a_spare_view_that_does_not_verify(many, damage):
     many.git("checkout", "-q", "HEAD~1")
     many.vmrag("sync")
-    [late] = [each for each in folders(many.shared / "views") if each != view_of(many) and len(segments_of(each)) > 1]
+    [late] = [
+        folder for folder in folders(many.shared / "views") if folder != view_of(many) and len(segments_of(folder)) > 1
+    ]
     small = segments_of(late)[-1]
     if damage == "missing":
         shutil.rmtree(small)

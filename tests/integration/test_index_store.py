@@ -420,5 +420,5 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
         by_rows, _ = kb.indexer._plan(draft, Working(BRANCH), None)
     assert by_diff == by_rows
     kb.bring_working(path, revision)
-    assert contents.contents(path).headers == {each.key: each for each in kb.engine.headers(Working(BRANCH))}
+    assert contents.contents(path).headers == {header.key: header for header in kb.engine.headers(Working(BRANCH))}
     kb.close()

@@ -37,7 +37,7 @@ STRANGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 def outside(path: Path) -> Path:
-    return next(each for each in path.parents if (each / "key").exists())
+    return next(parent for parent in path.parents if (parent / "key").exists())
 
 
 def state(project: Project) -> tuple[object, ...]:

@@ -58,7 +58,7 @@ def test_what_cannot_be_meant_is_set_aside_named_and_stops_nothing(project):
     (folder / "folder.json").mkdir()
     os.mkfifo(folder / "pipe.json")
     names = {*(f"commit-{name}" for name in written), "folder", "pipe"}
-    found = {each["subject"] for each in findings(project)}
+    found = {finding["subject"] for finding in findings(project)}
     assert {str(folder / f"{name}.json") for name in names} <= found
     done = project.vmrag("list")
     assert done.err.count("set aside as") == len(names)
@@ -66,7 +66,7 @@ def test_what_cannot_be_meant_is_set_aside_named_and_stops_nothing(project):
     assert {path.name for path in folder.iterdir()} == {f"{name}.damaged" for name in names}
     assert {(folder / f"commit-{name}.damaged").read_bytes() for name in written} == set(written.values())
     assert not (project.top / "docs" / "vmrag").exists()
-    assert {each["subject"] for each in findings(project) if each["code"] == "JOURNAL_SET_ASIDE"} == {
+    assert {finding["subject"] for finding in findings(project) if finding["code"] == "JOURNAL_SET_ASIDE"} == {
         str(folder / f"{name}.damaged") for name in names
     }
     project.record("note", last="The last one.")

@@ -61,7 +61,7 @@ def documents(project: Project) -> dict[str, str]:
     """Texts by id, straight from the knowledge base."""
     workspace = Workspace.open(project.top, QUIET)
     try:
-        return {each.doc_id: each.content for each in workspace.engine.documents(workspace.at())}
+        return {document.doc_id: document.content for document in workspace.engine.documents(workspace.at())}
     finally:
         workspace.close()
 
@@ -97,7 +97,7 @@ def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, pa
     kept, duration = BRANCHES[-1], 0.0
     for number in dice.rounds():
         here = stocked.git("branch", "--show-current")
-        there = dice.random.choice([each for each in BRANCHES if each != here])
+        there = dice.random.choice([branch for branch in BRANCHES if branch != here])
         stocked.git("switch", "-q", there, env={"VMRAG": "0"})
         if not duration:
             duration = lasted(stocked, "sync")
@@ -259,8 +259,8 @@ def test_a_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all
         }
         assert {each["project_id"] for each in stocked.ask("issue", "list")["logs"]} == named
         with opened(stocked) as ws:
-            assert {each.project_id for each in ws.engine.projects(ws.at())} == named
-            held = {each.name for each in ws.engine.collections(ws.at())}
+            assert {project.project_id for project in ws.engine.projects(ws.at())} == named
+            held = {collection.name for collection in ws.engine.collections(ws.at())}
         assert {each["collection"] for each in stocked.ask("list")["documents"]} == held
 
 
@@ -297,7 +297,7 @@ def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(s
     duration = 0.0
     for number in dice.rounds():
         here = stocked.git("branch", "--show-current")
-        there = dice.random.choice([each for each in BRANCHES if each != here])
+        there = dice.random.choice([branch for branch in BRANCHES if branch != here])
         if not duration:
             duration = lasted(stocked, there, program=("git", "checkout"))
             continue

@@ -77,7 +77,7 @@ def test_links_survive_a_clone_those_made_by_hand_too(world: World, ada: User) -
     bob = world.join("bob")
     bob.vmrag("clone")
     assert rows(bob) == rows(ada)
-    assert {each["dolt_commit"] for each in rows(bob).values()} == {later}
+    assert {row["dolt_commit"] for row in rows(bob).values()} == {later}
     assert rows(bob)[first]["source"] == "manual"
     assert bob.ask("links", "show", "HEAD~1")["dolt_commit"] == later != other
     assert "vmrag_links" not in bob.vmrag("branch").out

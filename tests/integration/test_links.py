@@ -166,7 +166,7 @@ def test_rebuilding_keeps_what_was_linked_by_hand_and_drops_what_history_lost(pr
     project.ask("link", "--git-commit", "first")
     project.git("branch", "-q", "-D", "feature")
     assert project.ask("links", "rebuild") == {"derived": 1, "changed": 0, "removed": 1, "manual": 1}
-    assert {each["source"] for each in links(project).values()} == {"manual", "pin"}
+    assert {link["source"] for link in links(project).values()} == {"manual", "pin"}
 
 
 def test_a_commit_without_a_row_is_shown_by_the_pin_in_its_tree(project: Project) -> None:

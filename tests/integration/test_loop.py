@@ -283,4 +283,4 @@ def test_switches_back_and_forth_need_no_embedding_and_leave_no_litter(project):
         seen.setdefault(project.pinned, project.answers())
         assert project.ask("sync")["chunks"]["embedded"] == 0
     assert seen[project.pinned] == project.answers()
-    assert [each for name in ("views", "segments") for each in (project.shared / name).glob(".*")] == []
+    assert [path for name in ("views", "segments") for path in (project.shared / name).glob(".*")] == []

@@ -52,7 +52,7 @@ def trusted(project: Project) -> list[str]:
 
 
 def below(folder: Path) -> set[str]:
-    return {str(each) for each in folder.rglob("*")} if folder.exists() else set()
+    return {str(path) for path in folder.rglob("*")} if folder.exists() else set()
 
 
 def named(name: str, remote: str) -> dict[str, str]:

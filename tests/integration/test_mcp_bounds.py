@@ -64,7 +64,7 @@ def _fill(project: Project) -> None:
         head = ws.revision()
         for number in range(MANY):
             ws.engine.create_branch(f"branch-{number:03}", head)
-    tools("chroma_update_documents", **ALL, ids=IDS, documents=[f"{each} Changed." for each in texts])
+    tools("chroma_update_documents", **ALL, ids=IDS, documents=[f"{text} Changed." for text in texts])
 
 
 @pytest.fixture

@@ -246,10 +246,10 @@ def test_installations_at_the_same_time_all_arrive(project, tmp_path):
     from vmrag_mcp.options import Flags
 
     threads = [threading.Thread(target=install, args=(each.top, "kiro", Flags())) for each in others]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     found = read(file_of(project, "kiro", True), "kiro")["mcpServers"]
     assert sorted(found) == [f"vmrag-p{number}" for number in range(5)]
 
@@ -332,8 +332,8 @@ def test_install_and_uninstall_of_all_refuse_one_deep_file_and_continue(project,
 
 def test_what_a_colleague_installed_is_taken_out_without_a_receipt(project, home):
     project.ask("mcp", "install", "--client", "cursor")
-    for each in (home / "data" / "vmrag" / "clients").glob("*.json"):
-        each.unlink()
+    for path in (home / "data" / "vmrag" / "clients").glob("*.json"):
+        path.unlink()
     assert project.ask("mcp", "uninstall", "--client", "cursor")["removed"]
     assert json.loads(file_of(project, "cursor", False).read_text()) == {"mcpServers": {}}
 

@@ -213,17 +213,19 @@ def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
 def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: Tools) -> None:
     project.put("new.md", "Not committed yet.")
     with opened(project) as ws:
-        before = {each.doc_id: each for each in ws.engine.documents(ws.at(), collection="handbook")}
+        before = {document.doc_id: document for document in ws.engine.documents(ws.at(), collection="handbook")}
         created_at = ws.engine.collections(ws.at())[0].created_at
     rows = cached(project)
-    answers = [hit for found in project.answers() for hit in found]
+    answers = [hit for answer in project.answers() for hit in answer]
     done = tools("chroma_modify_collection", collection_name="handbook", new_name="guide")
     assert done["changes"] == {"name_changed": True, "metadata_changed": False}
     assert cached(project) == rows
-    assert [("guide", *hit[1:]) for hit in answers] == [hit for found in project.answers() for hit in found]
+    assert [("guide", *hit[1:]) for hit in answers] == [hit for answer in project.answers() for hit in answer]
     with opened(project) as ws:
-        after = {each.doc_id: each for each in ws.engine.documents(ws.at(), collection="guide")}
-        assert [(each.name, each.created_at) for each in ws.engine.collections(ws.at())] == [("guide", created_at)]
+        after = {document.doc_id: document for document in ws.engine.documents(ws.at(), collection="guide")}
+        assert [(collection.name, collection.created_at) for collection in ws.engine.collections(ws.at())] == [
+            ("guide", created_at)
+        ]
     assert [(each.doc_id, each.content, each.created_at) for each in after.values()] == [
         (each.doc_id, each.content, each.created_at) for each in before.values()
     ]

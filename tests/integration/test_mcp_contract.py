@@ -57,7 +57,7 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
     clamped = any(each.get("above_maximum") == "clamped" for each in contract["parameters"].values())
     assert not clamped or "IGNORED_SETTING" in contract["warnings"]
     assert {key.partition(".")[0] for key in contract.get("result", {})} <= {
-        each.path for each in result_keys(declared(name))
+        result_key.path for result_key in result_keys(declared(name))
     }
     assert catalogue()[name].plain_text == any(example.prints for example in examples(name)), "one printed answer"
     texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
@@ -78,7 +78,7 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
 
 def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
     found = {name: [each.name for each in catalogue().values() if name in each.toolsets] for name in toolsets()}
-    expected = {name: [each["name"] for each in TOOLS.values() if name in each["toolsets"]] for name in toolsets()}
+    expected = {name: [tool["name"] for tool in TOOLS.values() if name in tool["toolsets"]] for name in toolsets()}
     assert {name: sorted(tools) for name, tools in found.items()} == {
         name: sorted(tools) for name, tools in expected.items()
     }
@@ -89,7 +89,7 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
 
 
 def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
-    reading = {name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"} or each.get("on_read_only")}
+    reading = {name for name, tool in TOOLS.items() if set(tool["effect"]) <= {"R", "N"} or tool.get("on_read_only")}
     assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
 
 

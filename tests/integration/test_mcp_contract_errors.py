@@ -41,7 +41,7 @@ pytestmark = pytest.mark.hooks("off")
 templates, world = contract_world.templates, contract_world.world
 
 READING = [
-    name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"} and "server" not in each["common_errors"]
+    name for name, tool in TOOLS.items() if set(tool["effect"]) <= {"R", "N"} and "server" not in tool["common_errors"]
 ]
 
 
@@ -50,7 +50,7 @@ STRANGERS = ("REMOTE_NOT_TRUSTED", "ACCESS_DENIED")
 
 REFUSED: dict[str, list[Expected]] = {}
 """All calls that fail, by the state in which they are made."""
-for each in (each for name in TOOLS for each in refusals(name)):
+for each in (refusal for name in TOOLS for refusal in refusals(name)):
     REFUSED.setdefault(each.given, []).append(each)
 
 
@@ -66,20 +66,24 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
     problems, found, warnings = [], set(), {"INDEX_PENDING"}  # see the damaged index below
-    for each in examples(name):
-        result, failed = run(world, each, world.reading(each.given) if name in READING else world.state(each.given))
+    for example in examples(name):
+        result, failed = run(
+            world, example, world.reading(example.given) if name in READING else world.state(example.given)
+        )
         found |= seen(result)
         if failed:
-            problems.append((each, f"{result['error']}: {result['message']}", result["details"]))
+            problems.append((example, f"{result['error']}: {result['message']}", result["details"]))
             continue
         text = isinstance(result, str)
         warnings |= TOOLS[name]["warnings"].keys() if text else warned(result)  # a text does not show codes
-        if wrong := broken(name, result, each.prints):
-            problems.append((each, "\n".join(wrong)))
+        if wrong := broken(name, result, example.prints):
+            problems.append((example, "\n".join(wrong)))
         elif (
-            not text and each.given not in ("nothing", "pending") and not result.get("kb", {"in_sync": True})["in_sync"]
+            not text
+            and example.given not in ("nothing", "pending")
+            and not result.get("kb", {"in_sync": True})["in_sync"]
         ):
-            problems.append((each, result["kb"]))
+            problems.append((example, result["kb"]))
     assert not problems, "\n".join(map(str, problems))
     assert conditional(name) <= found, "a key that no example has"
     possible = {code for code, each in TOOLS[name]["warnings"].items() if "provoke" not in each}
@@ -93,12 +97,12 @@ def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(wor
         calls = [each for each in REFUSED[given] if (each.code in STRANGERS) is strangers]
         state = world.state(given)
         before = holds(state)
-        for each in calls:
-            result, failed = run(world, each, state)
+        for call in calls:
+            result, failed = run(world, call, state)
             if not failed:
-                problems.append((each, "it succeeds", result))
-            elif wrong := broken_failure(result, each):
-                problems.append((each, wrong, result["details"]))
+                problems.append((call, "it succeeds", result))
+            elif wrong := broken_failure(result, call):
+                problems.append((call, wrong, result["details"]))
         if (after := holds(state)) != before:
             problems.append(("a refused call has changed something", before, after))
     assert not problems, "\n".join(map(str, problems))
@@ -127,7 +131,7 @@ def _knowledge(folder: Path) -> tuple[Any, ...]:
     except VmragError as error:
         return (error.code,)
     with contextlib.closing(engine):
-        return tuple((each, list(engine.documents(Working(each.name)))) for each in engine.branches())
+        return tuple((branch, list(engine.documents(Working(branch.name)))) for branch in engine.branches())
 
 
 @pytest.mark.parametrize("state", ["malformed", "missing"])
@@ -143,7 +147,7 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in TOOLS.items() if "cannot" in each["errors"].get("CHROMADB_ERROR", ())]
+    "name", [name for name, tool in TOOLS.items() if "cannot" in tool["errors"].get("CHROMADB_ERROR", ())]
 )
 @pytest.mark.sample(2)
 def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
@@ -161,11 +165,11 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
 
 def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
     """What one tool of a kind is refused for want of a sound one, every tool is."""
-    for name, each in TOOLS.items():
+    for name, tool in TOOLS.items():
         declared = function_of(catalogue()[name]).__dict__["declared"]
-        assert declared.of_server == ("server" in each["common_errors"]) == ("any" not in each["common_errors"]), name
+        assert declared.of_server == ("server" in tool["common_errors"]) == ("any" not in tool["common_errors"]), name
         if not declared.of_server:
-            assert declared.founds == ("knowledge" not in each["common_errors"]), name
+            assert declared.founds == ("knowledge" not in tool["common_errors"]), name
 
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
@@ -233,13 +237,13 @@ def refused(chosen: Chosen, name: str) -> dict[str, Any]:
 
 
 def test_a_tool_that_is_switched_off_says_which_flag_switches_it_on():
-    for name, each in TOOLS.items():
-        if not COMMON["toolsets"][each["toolsets"][0]]["default"]:
+    for name, tool in TOOLS.items():
+        if not COMMON["toolsets"][tool["toolsets"][0]]["default"]:
             found = refused(Chosen(), name)
             assert broken_failure(found, Expected(name, "", {}, "TOOL_DISABLED", ("enable_with",))) == []
             flag, _, value = found["details"]["enable_with"].partition("=")
             assert flag == "--toolsets"
-            assert name in {each.name for each in selection(Chosen(toolsets=value)).tools.values()}
+            assert name in {tool.name for tool in selection(Chosen(toolsets=value)).tools.values()}
     assert refused(Chosen(exclude_tools="dolt_push"), "dolt_push")["details"]["enable_with"]
 
 
@@ -250,7 +254,7 @@ def test_a_name_that_is_no_tool_gets_the_nearest_one():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in TOOLS.items() if set(each["effect"]) - {"R", "N"} and not each.get("on_read_only")]
+    "name", [name for name, tool in TOOLS.items() if set(tool["effect"]) - {"R", "N"} and not tool.get("on_read_only")]
 )
 @pytest.mark.sample(11)
 def test_a_server_that_is_read_only_denies_what_writes(name):

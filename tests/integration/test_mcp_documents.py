@@ -231,7 +231,7 @@ def test_every_chunks_vector_is_given_if_asked_for(tools):
     rows = tools("chroma_get_documents", **NOTES, ids=["long", "a", "long_chunk_1"], include=["embeddings"])[
         "documents"
     ]
-    vectors = {each["id"]: each["embedding"] for each in rows}
+    vectors = {row["id"]: row["embedding"] for row in rows}
     assert len(vectors["long"]) > 2
     assert (len(vectors["a"]), len(vectors["a"][0])) == (1, 256)
     assert vectors["long_chunk_1"] == [vectors["long"][1]]

@@ -277,7 +277,7 @@ def talk(
         server = KnowledgeServer(Session(directory, Behaviour()), selection(chosen))
         async with Client(server.sdk, mode=era, elicitation_callback=person if asks else None) as client:
             done = await client.call_tool("enable_toolset", {"toolset": toolset})
-            return TextAnswer(done.content[0].text), {each.name for each in (await client.list_tools()).tools}
+            return TextAnswer(done.content[0].text), {tool.name for tool in (await client.list_tools()).tools}
 
     done, there = anyio.run(run)
     return done, questions, there
@@ -391,9 +391,12 @@ def test_a_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools)
                     assert caught.value.error.data["code"] == "TOOL_DISABLED"
                 else:
                     assert client.read_resource(uri).contents
-            listed = {str(each.uri) for each in client.list_resources().resources}
+            listed = {str(resource.uri) for resource in client.list_resources().resources}
             assert not listed & {*gone}
-            templates = {each.uri_template for each in client.list_resource_templates().resource_templates}
+            templates = {
+                resource_template.uri_template
+                for resource_template in client.list_resource_templates().resource_templates
+            }
             assert ("vmrag://documents/{collection}/{+doc_id}" in templates) == (DOCUMENT not in gone)
 
 
@@ -405,7 +408,7 @@ def test_what_no_call_of_this_server_can_show_no_resource_shows(notes):
         (Chosen(read_only=True), True),
     ):
         with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(chosen))) as client:
-            found = {str(each.uri) for each in client.list_resources().resources}
+            found = {str(resource.uri) for resource in client.list_resources().resources}
             assert ("vmrag://collections/notes" in found) == shown, chosen
 
 

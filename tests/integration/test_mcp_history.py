@@ -51,9 +51,9 @@ def test_commits_come_newest_first_with_what_each_changed(project: Project, tool
 def test_pages_of_commits_fit_together(tools: Tools) -> None:
     whole = subjects(tools("dolt_commits"))
     pages = [tools("dolt_commits", limit=1, offset=number) for number in range(4)]
-    assert [subjects(each) for each in pages] == [[whole[0]], [whole[1]], [whole[2]], []]
-    assert [each["has_more"] for each in pages] == [True, True, False, False]
-    assert {each["total_commits"] for each in pages} == {3}
+    assert [subjects(page) for page in pages] == [[whole[0]], [whole[1]], [whole[2]], []]
+    assert [page["has_more"] for page in pages] == [True, True, False, False]
+    assert {page["total_commits"] for page in pages} == {3}
 
 
 def test_commits_of_another_branch_or_of_any_reference(project: Project, tools: Tools) -> None:
@@ -242,7 +242,7 @@ def rename(project: Project, old: str, new: str, *, text: str = "") -> None:
     """Uncommitted; the first document gets another text."""
     engine = DoltliteEngine.open(project.shared / "kb")
     head = engine.branch("main").head
-    row = next(each for each in engine.collections(head) if each.name == old)
+    row = next(collection for collection in engine.collections(head) if collection.name == old)
     moved = [replace(each, collection=new) for each in engine.documents(head, collection=old)]
     if text:
         moved[0] = replace(moved[0], content=text, content_hash=content_hash(text))
@@ -309,7 +309,7 @@ def test_no_sign_in_a_query_is_special(project: Project, tools: Tools) -> None:
 def test_a_commit_that_matches_both_ways_is_listed_once_as_its_hash(project: Project, tools: Tools) -> None:
     project.record("0123456789abcdef", more="more")
     rows = tools("dolt_find", query=project.pinned[0], limit=100)["results"]
-    assert [each["match_type"] for each in rows if each["hash"] == project.pinned] == ["hash"]
+    assert [row["match_type"] for row in rows if row["hash"] == project.pinned] == ["hash"]
 
 
 def test_reading_goes_on_while_git_has_left_the_pin_in_conflict(project: Project, tools: Tools) -> None:

@@ -51,10 +51,10 @@ def everything(project: Project) -> Any:
         project.git("status", "--porcelain"),
         project.git("config", "--local", "-l"),
     )
-    files = sorted(str(each) for each in project.top.rglob("*") if ".git/" not in str(each))
+    files = sorted(str(path) for path in project.top.rglob("*") if ".git/" not in str(path))
     kept = {"locks", "logs", "settings", "embeddings.sqlite"}
     below = (
-        sorted(each.name for each in project.shared.iterdir() if each.name not in kept)
+        sorted(path.name for path in project.shared.iterdir() if path.name not in kept)
         if project.shared.is_dir()
         else []
     )
@@ -260,7 +260,7 @@ def store(_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @needs_chroma
@@ -283,7 +283,7 @@ def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
 def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
     tools("dolt_init")
     engine = DoltliteEngine.open(bare.shared / "kb")
-    found = {each.name: each for each in engine.collections(bare.pinned)}
+    found = {collection.name: collection for collection in engine.collections(bare.pinned)}
     engine.close()
     assert {each.distance for each in found.values()} == {"ip"}
     assert json.loads(found["empty"].metadata) == {"about": "empty"}

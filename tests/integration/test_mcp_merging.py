@@ -16,7 +16,7 @@ template, notes, tools = support.template, support.notes, support.tools
 
 
 def ids(conflicts: list[dict[str, object]]) -> list[object]:
-    return [each["doc_id"] for each in conflicts]
+    return [conflict["doc_id"] for conflict in conflicts]
 
 
 # -- merge_branch ----------------------------------------------------------------------------------
@@ -110,7 +110,9 @@ def test_trap_7_settings_of_a_collection_in_conflict_are_not_silently_ours(notes
     redefine("main", '{"owner":"ours"}')
     tools("dolt_commit", message="ours")
     conflicts = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")["details"]["conflicts"]
-    assert [(each["table"], each["collection"], each["doc_id"]) for each in conflicts] == [("collections", "notes", "")]
+    assert [(conflict["table"], conflict["collection"], conflict["doc_id"]) for conflict in conflicts] == [
+        ("collections", "notes", "")
+    ]
     assert conflicts[0]["theirs"] == {"metadata": {"owner": "theirs"}}
     tools.error("NO_SELECTION", "resolve_conflicts", table="documents", strategy="theirs")
     done = tools("resolve_conflicts", table="notes", strategy="theirs", commit=True)

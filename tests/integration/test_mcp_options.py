@@ -111,7 +111,9 @@ def test_settings_that_are_read_later_keep_the_names_of_tools():
 def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
     for names in ("essential", "default", "all"):
         (switch,) = (
-            each for each in protocol_tools(selection(Chosen(toolsets=names))) if each.name == "enable_toolset"
+            protocol_tool
+            for protocol_tool in protocol_tools(selection(Chosen(toolsets=names)))
+            if protocol_tool.name == "enable_toolset"
         )
         parameter = switch.input_schema["properties"]["toolset"]
         assert parameter["enum"] == [*toolsets(), "all"]
@@ -311,7 +313,7 @@ def test_a_server_is_named_by_the_address_and_the_port_that_it_listens_on():
 
 
 def codes(kind: type[VmragError]) -> set[str]:
-    return {kind.code}.union(*(codes(each) for each in kind.__subclasses__()))
+    return {kind.code}.union(*(codes(subclass) for subclass in kind.__subclasses__()))
 
 
 def test_the_guide_explains_every_toolset_and_every_setting():
@@ -322,7 +324,7 @@ def test_the_guide_explains_every_toolset_and_every_setting():
 def test_the_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
     listed = (DOCS / "tools.md").read_text().partition("## Codes")[2]
     assert {
-        each for each in codes(VmragError) if not re.search(rf"^\| `{each}` \| \S.+ \|$", listed, re.MULTILINE)
+        code for code in codes(VmragError) if not re.search(rf"^\| `{code}` \| \S.+ \|$", listed, re.MULTILINE)
     } == set()
 
 

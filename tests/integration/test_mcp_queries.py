@@ -116,7 +116,7 @@ def test_filters_limit_what_is_found(tools):
 
 def test_strings_are_compared_by_queries_gets_and_deletes_alike(tools):
     dates = {"old": "2024-12-31", "new": "2025-01-02", "number": 20250102}
-    given = {"documents": [*dates], "ids": [*dates], "metadatas": [{"created_date": each} for each in dates.values()]}
+    given = {"documents": [*dates], "ids": [*dates], "metadatas": [{"created_date": date} for date in dates.values()]}
     tools("chroma_add_documents", **NOTES, **given)
     later = {"where": {"created_date": {"$gt": "2025-01-01"}}}
     assert [each["id"] for each in asked(tools, "new", **later)] == ["new"]
@@ -149,7 +149,7 @@ def test_without_a_collection_all_are_asked_and_ranked_together(tools):
     rivers, owls = (each["matches"] for each in answer["results"])
     assert (rivers[0]["collection"], rivers[0]["id"]) == ("notes", "a")
     assert (owls[0]["collection"], owls[0]["id"]) == ("birds", "a")
-    assert {"notes", "birds"} == {each["collection"] for each in rivers}
+    assert {"notes", "birds"} == {river["collection"] for river in rivers}
     for name, matches in (("alpha rivers", rivers), ("owls at night", owls)):
         alone = [
             each | {"collection": collection}

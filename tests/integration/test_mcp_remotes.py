@@ -86,7 +86,7 @@ def everything(project: Project) -> Any:
     )
     kept = {"locks", "logs", "settings", "embeddings.sqlite"}
     below = (
-        sorted(each.name for each in project.shared.iterdir() if each.name not in kept)
+        sorted(path.name for path in project.shared.iterdir() if path.name not in kept)
         if project.shared.is_dir()
         else []
     )

@@ -73,7 +73,7 @@ async def text_of(client: Client, uri: str) -> str:
 @both_eras
 def test_resources_show_status_collections_and_documents_with_where_they_come_from(project, era):
     async def body(client):
-        listed = [each.uri for each in (await client.list_resources()).resources]
+        listed = [resource.uri for resource in (await client.list_resources()).resources]
         assert listed == ["vmrag://status", "vmrag://collections", "vmrag://collections/handbook"]
         assert json.loads(await text_of(client, "vmrag://status"))["state"] == "in_sync"
         rows = json.loads(await text_of(client, "vmrag://collections"))["collections"]
@@ -142,7 +142,7 @@ def test_resources_are_listed_where_there_is_no_knowledge_base(tmp_path):
     bare = terminal.Project(make_repo(tmp_path / "bare").top)
 
     async def body(client):
-        assert [each.uri for each in (await client.list_resources()).resources] == [
+        assert [resource.uri for resource in (await client.list_resources()).resources] == [
             "vmrag://status",
             "vmrag://collections",
         ]
@@ -182,7 +182,7 @@ def test_a_prompt_prepares_a_commit_from_what_is_uncommitted(project, era):
     async def body(client):
         found = await client.get_prompt("prepare_knowledge_commit")
         assert "added: handbook/draft.md" in found.messages[0].content.text
-        names = [each.name for each in (await client.list_prompts()).prompts]
+        names = [prompt.name for prompt in (await client.list_prompts()).prompts]
         assert names == ["knowledge_changes", "prepare_knowledge_commit"]
         with pytest.raises(MCPError, match="no prompt"):
             await client.get_prompt("other")
@@ -377,7 +377,7 @@ def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(proj
         again = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
         assert (again.switched_on, "thinking is on: no further tool." in again) == (state["tools"], True)
         assert not (await client.call_tool(reads, {"query": "rivers"})).is_error
-        return {each.name for each in (await client.list_tools()).tools}
+        return {tool.name for tool in (await client.list_tools()).tools}
 
     default = {*selection(Chosen()).tools}
     assert talk(project, era, body, chosen=Chosen(), message_handler=listen) - default == {

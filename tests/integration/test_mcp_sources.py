@@ -73,7 +73,7 @@ def asked(tools: Tools, text: str, **arguments: Any) -> list[dict[str, Any]]:
 
 
 def only(matches: list[dict[str, Any]], path: str) -> dict[str, Any]:
-    return next(each for each in matches if each.get("path") == path)
+    return next(match for match in matches if match.get("path") == path)
 
 
 def placed(match: dict[str, Any]) -> dict[str, Any]:
@@ -165,9 +165,9 @@ def test_every_tool_that_reads_one_collection_reads_them(tools, name):
     [whole] = answers[3]["documents"]
     assert (whole["id"], whole["document"]) == ("docs/deploy.md", text)
     assert (answers[0]["document_count"], answers[1]["count"], answers[9]["documents"]) == (1, 1, [text])
-    assert [each["total_matching"] for each in answers[6:10]] == [1, 1, 1, 1]
-    for each in answers:
-        assert (each["kb"]["commit"], each["kb"]["sources"]["collections"]) == ("", ["docs", "code"])
+    assert [answer["total_matching"] for answer in answers[6:10]] == [1, 1, 1, 1]
+    for answer in answers:
+        assert (answer["kb"]["commit"], answer["kb"]["sources"]["collections"]) == ("", ["docs", "code"])
 
 
 def test_a_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools):
@@ -344,7 +344,7 @@ def test_no_tool_makes_a_stored_collection_of_that_name(project, versioned):
 
 def stored(project: Project) -> list[str]:
     with opened(project) as ws:
-        return [each.name for each in ws.engine.collections(ws.at())]
+        return [collection.name for collection in ws.engine.collections(ws.at())]
 
 
 # -- resources
@@ -353,7 +353,7 @@ def stored(project: Project) -> list[str]:
 def test_resources_and_their_completion_show_them(project):
     session = Session(project.top, Behaviour())
     with connected(KnowledgeServer(session, selection(Chosen()))) as client:
-        listed = {str(each.uri) for each in client.list_resources().resources}
+        listed = {str(resource.uri) for resource in client.list_resources().resources}
         assert {"vmrag://collections/docs", "vmrag://collections/code", "vmrag://collections/notes"} <= listed
         assert '"kind":"source"' in read(client, "vmrag://collections").replace(" ", "")
         assert "vmrag://documents/docs/docs/deploy.md" in read(client, "vmrag://collections/docs")
@@ -434,7 +434,7 @@ def test_the_client_reads_resources_before_anything_is_set_up(plain):
     session = Session(plain.top, Behaviour())
     with connected(KnowledgeServer(session, selection(Chosen()))) as client:
         assert read(client, "vmrag://documents/code/src/keys.py") == KEYS
-        assert {"docs", "code"} <= {each.name for each in client.list_resources().resources}
+        assert {"docs", "code"} <= {resource.name for resource in client.list_resources().resources}
 
 
 def test_questions_at_the_same_time_are_all_answered(plain):

@@ -142,7 +142,7 @@ def test_an_index_that_did_not_follow_is_pending(
 ) -> None:
     project.put("new.md", "New.")
     assert tools("dolt_status")["index"]["status"] == "synced"
-    (copy,) = (each for each in (project.shared / "uncommitted").iterdir() if each.is_dir())
+    (copy,) = (path for path in (project.shared / "uncommitted").iterdir() if path.is_dir())
     copy.with_name(f"{copy.name}.writing").touch()  # a writer was killed
     index = tools("dolt_status")["index"]
     assert (index["status"], index["pending_collections"]) == ("pending", ["handbook"])

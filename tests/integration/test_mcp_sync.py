@@ -33,16 +33,16 @@ def numbers(row: dict[str, Any]) -> dict[str, int]:
 
 def only(rows: list[dict[str, Any]], name: str = "handbook") -> dict[str, Any]:
     key = "collection" if "collection" in rows[0] else "collection_name"
-    return next(each for each in rows if each[key] == name)
+    return next(row for row in rows if row[key] == name)
 
 
 def store_without_index(project: Project, *rows: Write) -> None:
     """Documents whose writer was killed before the index followed."""
     with opened(project) as ws:
         branch = ws.kb_branch()
-        for each in rows:
+        for row in rows:
             with ws.sync_context.without_copy(branch.name, branch.head):
-                ws.engine.write(branch.name, each, expected=branch.head)
+                ws.engine.write(branch.name, row, expected=branch.head)
 
 
 def note(doc_id: str, text: str, *, collection: str = "handbook") -> Document:

@@ -82,7 +82,7 @@ def test_a_rebuild_that_fails_is_a_failure_and_leaves_the_index_as_it_was(world)
     kept = tools("dolt_reset", confirm_discard=True)
     assert "INDEX_PENDING" not in warned(kept)
     documents = tools("chroma_get_documents", **NOTES, **vectors)["documents"]
-    assert [len(each["embedding"]) for each in documents] == [1, 1, 1]
+    assert [len(document["embedding"]) for document in documents] == [1, 1, 1]
 
 
 def test_equally_many_documents_are_not_taken_for_the_same_ones(world):
@@ -131,7 +131,7 @@ def test_no_chunk_of_a_document_stays_when_it_goes_however_many_there_are(world,
     left = tools("chroma_get_collection_count", **NOTES)
     assert left["chunk_count"] == left["count"] == (4 if by == "update" else 3)
     matches = tools("chroma_query_documents", **NOTES, query_texts=["zebra"], n_results=100)["results"][0]["matches"]
-    assert not any("zebra" in each["document"] for each in matches)
+    assert not any("zebra" in match["document"] for match in matches)
 
 
 def test_a_new_text_keeps_the_metadata_and_each_document_gets_its_own(world):
@@ -140,7 +140,7 @@ def test_a_new_text_keeps_the_metadata_and_each_document_gets_its_own(world):
     tools("chroma_update_documents", **NOTES, ids=["a"], documents=["new words"])
     tools("chroma_update_documents", **NOTES, ids=["b", "c"], metadatas=[{"n": 20}, {"n": 30}])
     documents = tools("chroma_get_documents", **NOTES)["documents"]
-    assert [(each["id"], each["metadata"]["n"]) for each in documents] == [("a", 1), ("b", 20), ("c", 30)]
+    assert [(document["id"], document["metadata"]["n"]) for document in documents] == [("a", 1), ("b", 20), ("c", 30)]
     for number, expected in ((1, "a"), (20, "b"), (30, "c")):
         asked = tools("chroma_query_documents", **NOTES, query_texts=["words"], where={"n": number})
         assert asked["ids"] == [[expected]]
@@ -255,10 +255,10 @@ def test_two_that_write_at_once_wait_for_each_other_and_nothing_is_lost(world):
                 failures.append(result)
 
     threads = [threading.Thread(target=write, args=(who,)) for who in ("x", "y")]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert failures == []
     tools = Tools(state.top)
     expected = {f"{who}{number}" for who in ("x", "y") for number in range(4)}

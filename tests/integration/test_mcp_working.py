@@ -31,7 +31,7 @@ NONE = {"added": 0, "modified": 0, "deleted": 0, "total": 0}
 
 def holds(project: Project, at: str) -> dict[str, str]:
     with opened(project) as workspace:
-        return {each.doc_id: each.content for each in workspace.engine.documents(at)}
+        return {document.doc_id: document.content for document in workspace.engine.documents(at)}
 
 
 @pytest.fixture
@@ -419,8 +419,11 @@ def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
 def places(project: Project) -> list[dict[str, str]]:
     """What every branch holds, uncommitted documents included, the anchored commits, too."""
     with opened(project) as workspace:
-        names = [each.name for each in workspace.engine.branches()]
-        held = [{each.doc_id: each.content for each in workspace.engine.documents(Working(name))} for name in names]
+        names = [branch.name for branch in workspace.engine.branches()]
+        held = [
+            {document.doc_id: document.content for document in workspace.engine.documents(Working(name))}
+            for name in names
+        ]
     return held + (kept(project) if "vmrag_keep" in names else [])
 
 

@@ -95,7 +95,7 @@ class Story(Project):
 
     def heads(self) -> dict[str, str]:
         with opened(self) as workspace:
-            return {each.name: each.head for each in workspace.engine.branches() if each.name != "vmrag_keep"}
+            return {branch.name: branch.head for branch in workspace.engine.branches() if branch.name != "vmrag_keep"}
 
     def revision(self, ref: str) -> str:
         return json.loads(self.git("show", f"{ref}:.dolt-version"))["dolt_commit"]

@@ -68,7 +68,7 @@ def held(project: Project) -> Revisions:
     pins = {project.git("show", f"{ref}:.dolt-version") for ref in project.git("rev-list", "--all").split()}
     with opened(project) as ws:
         revisions = {terminal.json.loads(pin)["dolt_commit"] for pin in pins}
-        return {each: {one.doc_id: one.content for one in ws.engine.documents(each)} for each in revisions}
+        return {revision: {one.doc_id: one.content for one in ws.engine.documents(revision)} for revision in revisions}
 
 
 def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> None:
@@ -81,9 +81,9 @@ def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> N
         assert reached == [], "every revision is reachable"
         for revision, texts in before.items():
             assert {one.doc_id: one.content for one in ws.engine.documents(revision)} == texts
-        places = [ws.engine.documents(Working(each.name)) for each in branches if each.dirty]
-        places += [ws.engine.documents(each.head) for each in branches if each.name.startswith(ASIDE_PREFIX)]
-        assert not draft or DRAFT in {(one.doc_id, one.content) for found in places for one in found}
+        places = [ws.engine.documents(Working(branch.name)) for branch in branches if branch.dirty]
+        places += [ws.engine.documents(branch.head) for branch in branches if branch.name.startswith(ASIDE_PREFIX)]
+        assert not draft or DRAFT in {(one.doc_id, one.content) for place in places for one in place}
     assert not list((project.shared / "journal").glob("*.damaged"))
 
 

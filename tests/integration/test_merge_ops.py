@@ -782,7 +782,7 @@ def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
         done = torn.vmrag("resolve", "handbook/rest.md", "--file", str(text), "--json", code=3)
         assert done.error["code"] == "FILE_SYSTEM_ERROR"
         assert open_merge(torn).read_bytes() == before
-        assert [each.name for each in torn.own.glob("*.tmp")] == []
+        assert [path.name for path in torn.own.glob("*.tmp")] == []
 
 
 # -- kills -----------------------------------------------------------------------------------------
@@ -801,7 +801,7 @@ def dies(project: Project, body: str, *arguments: str) -> None:
     assert done.code == -signal.SIGKILL, done
 
 
-@pytest.mark.parametrize(("step", "resolved"), [*((each, True) for each in DIES), ("before the pin is staged", False)])
+@pytest.mark.parametrize(("step", "resolved"), [*((die, True) for die in DIES), ("before the pin is staged", False)])
 @pytest.mark.sample(2)
 def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
     if resolved:

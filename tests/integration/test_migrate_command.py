@@ -295,7 +295,7 @@ def test_two_people_move_to_one_server_and_find_each_other_there(
 def histories(user: User) -> dict[str, str]:
     """The fingerprint of what each commit pins."""
     commits = user.git("rev-list", "--all").split()
-    return {each: user.vmrag("fingerprint", "--at", each).out.strip() for each in commits}
+    return {commit: user.vmrag("fingerprint", "--at", commit).out.strip() for commit in commits}
 
 
 def test_kills_at_any_moment_are_gone_on_with(world: World) -> None:

@@ -131,10 +131,10 @@ def test_a_history_goes_there_and_back_and_every_revision_holds_the_same(
                     continue
                 infos = old.info(name), there.info(entry.revision), back.info(last.revision)
                 assert len(set(map(signature, infos))) == 1
-                mapped = tuple(done.entries[each].revision for each in infos[0].parents)
+                mapped = tuple(done.entries[parent].revision for parent in infos[0].parents)
                 assert mapped == infos[1].parents
                 assert tuple(again.entries[each].revision for each in mapped) == infos[2].parents
-            heads = {each.name: each.head for each in old.branches() if not each.name.startswith("vmrag")}
+            heads = {branch.name: branch.head for branch in old.branches() if not branch.name.startswith("vmrag")}
             for name, head in heads.items():
                 assert there.branch(name).head == done.entries[head].revision  # type: ignore[union-attr]
             assert there.unreachable(each.revision for each in done.entries.values()) == []
@@ -148,7 +148,7 @@ def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp
     for folder in (tmp_path / "one", tmp_path / "two"):
         new, done = carried(old, folder)
         with closing(new):
-            branches = {each.name: each.head for each in new.branches() if each.name != "vmrag_keep"}
+            branches = {branch.name: branch.head for branch in new.branches() if branch.name != "vmrag_keep"}
             found.append((done.entries, branches))
     assert found[0] == found[1]
 
@@ -207,7 +207,7 @@ def test_what_was_added_since_is_carried_alone(old: Engine, tmp_path: Path) -> N
     head = old.branch("main").head  # type: ignore[union-attr]
     old.write("main", Write(put_documents=[document("later")]), expected=head)
     later = old.commit("main", message="later", author=AUTHOR, date=DATE, expected=head)
-    topic = next(each for each in old.branches() if each.name.startswith("topic"))
+    topic = next(branch for branch in old.branches() if branch.name.startswith("topic"))
     old.delete_branch(topic.name, expected=topic.head)
     new, second = carried(old, tmp_path / "new")
     with closing(new):
@@ -273,7 +273,9 @@ def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[
     engine, entries = moved
     pairs = list(entries.items())
     (one, first), (other, second) = next(
-        each for each in itertools.combinations(pairs, 2) if each[0][1].fingerprint != each[1][1].fingerprint
+        combination
+        for combination in itertools.combinations(pairs, 2)
+        if combination[0][1].fingerprint != combination[1][1].fingerprint
     )
     swapped = (
         revision_map.MigratedRevision(second.revision, first.fingerprint),
@@ -284,9 +286,9 @@ def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[
 
 def test_a_missing_entry_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
-    below = {parent for each in entries.values() for parent in engine.info(each.revision).parents}
-    gone = next(name for name, each in entries.items() if each.revision in below)
-    refused(engine, {name: each for name, each in entries.items() if name != gone}, "missing")
+    below = {parent for entry in entries.values() for parent in engine.info(entry.revision).parents}
+    gone = next(name for name, entry in entries.items() if entry.revision in below)
+    refused(engine, {name: entry for name, entry in entries.items() if name != gone}, "missing")
 
 
 def test_an_entry_that_goes_round_in_a_circle_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
@@ -339,8 +341,8 @@ def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> N
     one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
     revisions = [root(one), store(one, "main", document("a")), store(one, "main", document("b"))]
     named = {
-        str(number) * 32: revision_map.MigratedRevision(each, contents.read(one, each).fingerprint)
-        for number, each in enumerate([*revisions, revisions[2]])
+        str(number) * 32: revision_map.MigratedRevision(revision, contents.read(one, revision).fingerprint)
+        for number, revision in enumerate([*revisions, revisions[2]])
     }
     first, second, third, fourth = named
     url = f"file://{tmp_path / 'remote.doltlite'}"

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.hooks("off")
 # Long enough for pieces of its own symbols; `Token` and what is in it are one piece, as others are.
 SESSION = (
     '"""Sessions."""\n\n\nclass Session(Base):\n    """A login."""\n\n'
-    + "".join(f"    limit_{each} = {each}  # how often a session may ask\n" for each in range(30))
+    + "".join(f"    limit_{number} = {number}  # how often a session may ask\n" for number in range(30))
     + "\n    @cached\n    def refresh(self, token):\n"
-    + "".join(f"        self.step_{each}(token)  # renews the session\n" for each in range(30))
+    + "".join(f"        self.step_{number}(token)  # renews the session\n" for number in range(30))
     + "\n\n"
     + "class Token:\n    def expire(self):\n        session = 1\n        return session\n"
 )
@@ -64,7 +64,7 @@ def project(narrowed_template, tmp_path, monkeypatch) -> Project:
 def found(project: Project, *arguments: str) -> set[str]:
     """What answers, as `PATH` or, of code, `PATH SYMBOL`: that of the piece."""
     hits = project.ask("query", *arguments, "-k", "50")["results"]
-    return {f"{each['doc_id']} {each['metadata'].get('symbol', '')}".strip() for each in hits}
+    return {f"{hit['doc_id']} {hit['metadata'].get('symbol', '')}".strip() for hit in hits}
 
 
 def paths(project: Project, *arguments: str) -> set[str]:
@@ -73,7 +73,7 @@ def paths(project: Project, *arguments: str) -> set[str]:
 
 def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str, str]]:
     rows = project.ask("query", "--symbols", *arguments)["definitions"]
-    return [(each["path"], each["line"], each["last_line"], each["symbol"], each["kind"]) for each in rows]
+    return [(row["path"], row["line"], row["last_line"], row["symbol"], row["kind"]) for row in rows]
 
 
 # -- each filter
@@ -84,7 +84,7 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
     [
         ("path:src/auth", {"src/auth/session.py", "src/auth/test_session.py"}),
         ("path:/docs", {"docs/session.md", "docs/my notes/session.txt", "docs/page.md"}),
-        ("path:session", {each for each in FILES if "session" in each}),
+        ("path:session", {file for file in FILES if "session" in file}),
         ('path:"my notes"', {"docs/my notes/session.txt"}),
         ("path:src/**/test_*.py", {"src/auth/test_session.py"}),
         ("path:*.ts path:*.go", {"src/web/store.ts", "src/area.go"}),
@@ -94,7 +94,7 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
         ("lang:c", {"src/native/session.h"}),
         ("lang:markdown", {"docs/session.md", "docs/page.md", "README.md"}),
         ("kind:document", {"docs/session.md", "docs/page.md", "docs/my notes/session.txt", "README.md"}),
-        ("kind:code", {*(each for each in FILES if each.startswith("src")), "src/a.py"}),
+        ("kind:code", {*(file for file in FILES if file.startswith("src")), "src/a.py"}),
         ("kind:code path:auth lang:python", {"src/auth/session.py", "src/auth/test_session.py"}),
         ("lang:go lang:java kind:document", set()),
         ("path:nowhere", set()),
@@ -240,7 +240,7 @@ def test_what_is_shown_of_code_ends_with_a_line_of_it(project):
 
 def test_the_files_of_a_commit_are_narrowed_too(project):
     commit(project, "moved", **{"src/auth/session.py": None, "src/login.py": SESSION})
-    assert found(project, "session symbol:Session") == {each.replace("auth/session", "login") for each in PARTS}
+    assert found(project, "session symbol:Session") == {part.replace("auth/session", "login") for part in PARTS}
     assert found(project, "session symbol:Session", "--at", "HEAD~1") == PARTS
     assert defined(project, "Session")[0][:2] == ("src/login.py", 4)
     assert defined(project, "Session", "--at", "HEAD~1")[0][:2] == ("src/auth/session.py", 4)
@@ -252,10 +252,10 @@ def test_the_files_of_a_commit_are_narrowed_too(project):
 @pytest.mark.parametrize("rules", ["RULES", "RULES_OF_LINES"])
 def test_what_was_cut_by_other_rules_is_cut_again(project, monkeypatch, rules):
     """Another version's pieces say less of themselves."""
-    before = {each.name for each in (project.shared / "sources").iterdir()}
+    before = {path.name for path in (project.shared / "sources").iterdir()}
     monkeypatch.setattr(languages, rules, 99)
     assert defined(project, "expire")
-    assert {each.name for each in (project.shared / "sources").iterdir()} - before
+    assert {path.name for path in (project.shared / "sources").iterdir()} - before
 
 
 def test_edited_files_count_as_they_stand(project):
@@ -318,7 +318,7 @@ def test_what_has_no_piece_of_its_own_has_its_line_for_a_signature(project):
         "int session_close(struct session *s);",
     ]
     assert signatures(project, "Cents", "--kind", "property") == ["public int Cents { get; set; }"]
-    long = ", ".join(f"argument_{each}" for each in range(60))
+    long = ", ".join(f"argument_{number}" for number in range(60))
     commit(project, "long", **{"src/long.py": f"class A:\n    def f(self, {long}):\n        pass\n"})
     (found,) = signatures(project, "A.f")
     assert found.startswith("def f(self, argument_0, argument_1")

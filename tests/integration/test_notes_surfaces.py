@@ -394,7 +394,7 @@ def test_remember_commits_if_the_user_allows_it(plain, setting, answer, asked, c
 
 def test_resources_and_completions_name_notes(project):
     with connected(KnowledgeServer(Session(project.top, Behaviour()), selection(Chosen()))) as client:
-        assert "vmrag://collections/notes" in {str(each.uri) for each in client.list_resources().resources}
+        assert "vmrag://collections/notes" in {str(resource.uri) for resource in client.list_resources().resources}
         listed = client.read_resource("vmrag://collections/notes").contents[0].text
         uris = ("vmrag://documents/notes/decisions/login", "vmrag://documents/notes/proxy%3A%20mail")
         for uri, text in zip(uris, (LOGIN, PROXY), strict=True):

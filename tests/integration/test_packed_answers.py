@@ -280,12 +280,12 @@ def test_a_question_without_a_collection_is_ranked_as_the_settings_say_with_exac
         (each["collection"], each["doc_id"]) for each in project.ask("query", "rows_149 pelican", "-k", "10")["results"]
     ]
     matches = answer["results"][0]["matches"]
-    assert [(each["collection"], each["metadata"]["source_id"]) for each in matches] == order
-    assert [each["distance"] for each in matches] == answer["distances"][0]
+    assert [(match["collection"], match["metadata"]["source_id"]) for match in matches] == order
+    assert [match["distance"] for match in matches] == answer["distances"][0]
     by_vector = ask_tool(tools, "rows_149 pelican", n_results=100, mode="vector")
     assert by_vector["mode"] == "vector"
     exact = {each["id"]: each["distance"] for each in by_vector["results"][0]["matches"]}
-    assert [each["distance"] for each in matches] == [exact[each["id"]] for each in matches]
+    assert [match["distance"] for match in matches] == [exact[match["id"]] for match in matches]
     project.git("config", "vmrag.retrieval.mode", "keyword")
     assert ask_tool(tools, "pelican")["mode"] == "keyword"
 
@@ -325,7 +325,7 @@ def test_paths_languages_and_kinds_narrow(tools):
     python = ask_tool(tools, "otter", lang=["python"], n_results=50)["results"][0]["matches"]
     assert {each["collection"] for each in python} == {"code"}
     documents = ask_tool(tools, "otter", kind="document", n_results=50)["results"][0]["matches"]
-    assert "code" not in {each["collection"] for each in documents}
+    assert "code" not in {document["collection"] for document in documents}
     assert ids(ask_tool(tools, "otter", path="absent/")) == []
 
 

@@ -29,7 +29,7 @@ def folder(world: World, tmp_path: Path) -> Path:
 def packed(user: User, folder: Path) -> None:
     ws = Workspace.open(user.top, QUIET)
     try:
-        assert pack(ws, folder) == sum(each.stat().st_size for each in folder.iterdir())
+        assert pack(ws, folder) == sum(path.stat().st_size for path in folder.iterdir())
     finally:
         ws.close()
 
@@ -94,9 +94,9 @@ def test_what_holds_no_vectors_to_use_is_left_out(world, folder, spoil):
 
 
 def test_what_is_packed_names_no_place_of_this_machine(world, folder):
-    held = b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
+    held = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert str(world.top).encode() not in held
-    assert {each.name for each in folder.iterdir()} == {VECTORS}
+    assert {path.name for path in folder.iterdir()} == {VECTORS}
 
 
 def test_a_damaged_vector_that_was_packed_is_made_again(world, tmp_path):

@@ -49,13 +49,13 @@ def run(project: Project, *arguments: str) -> list[Event]:
 
 def renamed(events: list[Event], top: Path) -> set[str]:
     """Onto which names, without what can be made again and what git does itself."""
-    targets = [each.target for each in events if each.what == "rename" and not each.by_git]
-    return {os.path.relpath(each, top) for each in targets if not DERIVED.search(each)}
+    targets = [event.target for event in events if event.what == "rename" and not event.by_git]
+    return {os.path.relpath(target, top) for target in targets if not DERIVED.search(target)}
 
 
 def assert_rows_written_through(project: Project, events: list[Event]) -> None:
     path = str(project.shared / "kb" / "kb.doltlite")
-    of_it = [each.what for each in events if each.path == path]
+    of_it = [event.what for event in events if event.path == path]
     assert of_it, "nothing was written"
     assert of_it[-1] == "sync"
 
@@ -63,7 +63,9 @@ def assert_rows_written_through(project: Project, events: list[Event]) -> None:
 def assert_journal_waits(project: Project, events: list[Event]) -> None:
     """The entry goes after the pin, and its name, are written through; git's index, too."""
     entries = [
-        at for at, each in enumerate(events) if each.what == "remove" and re.search(r"/journal/[^/]*\.json$", each.path)
+        at
+        for at, event in enumerate(events)
+        if event.what == "remove" and re.search(r"/journal/[^/]*\.json$", event.path)
     ]
     assert entries, "there was no entry"
     before = events[: entries[-1]]
@@ -114,7 +116,7 @@ def test_a_commit_that_was_killed_after_the_pin_was_renamed_is_finished_only_whe
 
     done, events = trace(project, "sync")
     assert not list((project.shared / "journal").glob("*.json")), done
-    entry = next(at for at, each in enumerate(events) if each.what == "remove" and "/journal/" in each.path)
+    entry = next(at for at, event in enumerate(events) if event.what == "remove" and "/journal/" in event.path)
     assert Event("sync", str(project.top / ".dolt-version")) in events[:entry]
     assert Event("sync", str(project.top)) in events[:entry]
 
@@ -153,7 +155,7 @@ def test_what_has_nothing_to_do_waits_for_no_disk(project):
     project.vmrag("sync")
     for program in (("git", "checkout", "-q", "HEAD"), ("git", "switch", "-q", "main")):
         _, events = trace(project, program=program)
-        assert [each for each in events if each.what == "sync" and not each.by_git] == []
+        assert [event for event in events if event.what == "sync" and not event.by_git] == []
     for command in ("sync", "status", "list"):
         _, events = trace(project, command)
-        assert [each for each in events if each.what == "sync"] == [], command
+        assert [event for event in events if event.what == "sync"] == [], command

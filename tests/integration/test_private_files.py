@@ -79,12 +79,12 @@ def kept(project: Project) -> list[Path]:
     """Everything of ours in the git directory."""
     git = project.top / ".git"
     tops = [git / "vmrag", *git.glob("worktrees/*/vmrag")]
-    return [each for top in tops for each in (top, *top.rglob("*"))]
+    return [path for top in tops for path in (top, *top.rglob("*"))]
 
 
 def openness(paths: list[Path]) -> dict[str, str]:
     """What group and others may do, of what they may do anything with."""
-    modes = {str(each): stat.S_IMODE(each.lstat().st_mode) for each in paths}
+    modes = {str(path): stat.S_IMODE(path.lstat().st_mode) for path in paths}
     return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
 
 
@@ -129,7 +129,7 @@ def test_a_proof_that_is_written_anew_is_as_open_as_its_index(place: Path) -> No
     project = new_project(place / "project")
     fill(project)
     kinds = ("views", "segments")
-    for proof in (each for kind in kinds for each in project.shared.glob(f"{kind}/*/proven.json")):
+    for proof in (path for kind in kinds for path in project.shared.glob(f"{kind}/*/proven.json")):
         proof.unlink()
     project.vmrag("query", "install")
     for kind in kinds:

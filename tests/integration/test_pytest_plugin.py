@@ -174,12 +174,12 @@ def test_collecting_asks_nothing_and_what_cannot_be_asked_stops_no_other_test(pr
     )
     pytester.makepyfile(test_units="def test_own(): pass\n\ndef test_kb(kb): assert kb.query('install')")
     project.forget_indexes()
-    files = {each: each.stat().st_mtime_ns for each in project.shared.rglob("*")}
+    files = {path: path.stat().st_mtime_ns for path in project.shared.rglob("*")}
     collected = run(pytester, "--collect-only", "-q", "test_units.py", ".vmrag/queries.yaml")
     collected.stdout.fnmatch_lines(
         [".vmrag/queries.yaml::certificates", ".vmrag/queries.yaml::install", "4 tests collected*"]
     )
-    assert {each: each.stat().st_mtime_ns for each in project.shared.rglob("*")} == files
+    assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*")} == files
     timed = run(pytester, "test_units.py", ".vmrag/queries.yaml", "--durations=0", "-vv", *WITH_XDIST)
     timed.assert_outcomes(passed=4)
     timed.stdout.fnmatch_lines(["*s call *queries.yaml::*"])

@@ -75,7 +75,7 @@ def test_the_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(p
 
 
 def test_a_log_of_a_range_leaves_out_what_its_first_side_has(project):
-    merge = next(each for each in messages(project) if each.startswith("Merge"))
+    merge = next(message for message in messages(project) if message.startswith("Merge"))
     assert messages(project, "side..main") == ["after", merge, "faq"]
     assert messages(project, "main..side") == []
     assert sorted(messages(project, "feature...side")) == ["a side of it", "uv"]

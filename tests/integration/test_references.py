@@ -82,7 +82,7 @@ def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monke
         tool_rev(ws, digit)
     candidates = caught.value.details["candidates"]
     assert {each for each in made if each[0] == digit} <= set(candidates)
-    assert all(each.startswith(digit) for each in candidates)
+    assert all(candidate.startswith(digit) for candidate in candidates)
     with pytest.raises(RevisionMissing):
         tool_branch_rev(ws, digit)  # says more than that there is no such branch
 

@@ -64,7 +64,7 @@ class Host:
 
     def move(self, name: str = "main", *, pin: str = "") -> str:
         """Somebody pushes: other code, or another pin."""
-        entries = [each for each in self.hub.git("ls-tree", name).splitlines() if not each.endswith("\t.dolt-version")]
+        entries = [line for line in self.hub.git("ls-tree", name).splitlines() if not line.endswith("\t.dolt-version")]
         blob = self.hub.git("hash-object", "-w", "--stdin", stdin=pin) if pin else ""
         entries += [f"100644 blob {blob}\t.dolt-version"] if pin else [self.hub.git("ls-tree", name, ".dolt-version")]
         tree = self.hub.git("mktree", stdin="\n".join(entries) + "\n")

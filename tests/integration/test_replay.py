@@ -56,13 +56,13 @@ def texts(project: Project, at: str | Working) -> Texts:
 def branches(project: Project) -> dict[str, KbBranch]:
     """The hidden ones included."""
     with opened(project) as workspace:
-        return {each.name: each for each in workspace.engine.branches()}
+        return {branch.name: branch for branch in workspace.engine.branches()}
 
 
 def aside(project: Project) -> dict[str, Texts]:
     """What is set aside, by the name that brings it back."""
     return {
-        name: texts(project, each.head) for name, each in branches(project).items() if name.startswith(ASIDE_PREFIX)
+        name: texts(project, branch.head) for name, branch in branches(project).items() if name.startswith(ASIDE_PREFIX)
     }
 
 
@@ -73,7 +73,7 @@ def silently(project: Project, *arguments: str) -> None:
 
 def journal(project: Project) -> list[str]:
     folder = project.shared / "journal"
-    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
 
 
 def whole(project: Project, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(e
     here = edited.git("rev-parse", "HEAD")
     with opened(edited) as workspace:
         old = workspace.places.working_copies / next(
-            each.name for each in workspace.places.working_copies.iterdir() if each.is_dir()
+            path.name for path in workspace.places.working_copies.iterdir() if path.is_dir()
         )
     saved = tmp_path / "saved"
     subprocess.run(["cp", "-a", old, saved], check=True)
@@ -245,7 +245,9 @@ def rewrite(project: Project, change: Callable[[Write], Write], doc_id: str = "r
 
 
 def replaced(**fields: str) -> Callable[[Write], Write]:
-    return lambda rows: Write(put_documents=[msgspec.structs.replace(each, **fields) for each in rows.put_documents])
+    return lambda rows: Write(
+        put_documents=[msgspec.structs.replace(put_document, **fields) for put_document in rows.put_documents]
+    )
 
 
 def moved(rows: Write) -> Write:
@@ -285,7 +287,9 @@ def uncommitted(project: Project) -> tuple[list, list]:
         (each.key, each.after and (each.after.title, each.after.content, each.after.metadata))
         for each in difference.documents
     ]
-    return documents, [(each.key, each.after and each.after.metadata) for each in difference.collections]
+    return documents, [
+        (collection.key, collection.after and collection.after.metadata) for collection in difference.collections
+    ]
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -405,8 +409,8 @@ class History:
             replay.replay(self.engine, Journal(self.folder / "journal"), branch, to, timeout=5)
 
     def has_asides(self) -> bool:
-        names = [each.name for each in self.engine.branches() if each.name.startswith(ASIDE_PREFIX)]
-        return any(not each.endswith(CARRIED_SUFFIX) for each in names)
+        names = [branch.name for branch in self.engine.branches() if branch.name.startswith(ASIDE_PREFIX)]
+        return any(not name.endswith(CARRIED_SUFFIX) for name in names)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -451,7 +455,10 @@ def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
     expected = texts(project, project.pinned) | {"notes/one.md": "One.", "notes/two.md": "Two."}
     assert texts(project, Working("main")) == expected
     with opened(project) as workspace:
-        assert [each.name for each in workspace.engine.collections(Working("main"))] == ["handbook", "notes"]
+        assert [collection.name for collection in workspace.engine.collections(Working("main"))] == [
+            "handbook",
+            "notes",
+        ]
     whole(project, tmp_path)
 
 
@@ -469,7 +476,7 @@ def change_settings(project: Project, **fields) -> None:
 
 def settings_of(project: Project, at: str | Working):
     with opened(project) as workspace:
-        return {each.name: each for each in workspace.engine.collections(at)}
+        return {collection.name: collection for collection in workspace.engine.collections(at)}
 
 
 def test_changed_settings_of_a_collection_go_along(project, tmp_path):

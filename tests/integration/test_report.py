@@ -45,7 +45,9 @@ def with_queries(project: Project, ref: str, text: str, *parents: str) -> str:
     made = project.commit("queries", **{".vmrag/queries.yaml": text})
     project.git("switch", "-q", "main")
     tree = project.git("rev-parse", f"{made}^{{tree}}")
-    return project.git("commit-tree", tree, *(word for each in parents or [ref] for word in ("-p", each)), "-m", "q")
+    return project.git(
+        "commit-tree", tree, *(word for parent in parents or [ref] for word in ("-p", parent)), "-m", "q"
+    )
 
 
 def asked(project: Project, base: str, head: str, text: str = QUERIES, *, before: str | None = None) -> tuple[str, str]:
@@ -226,7 +228,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
         assert once == again
         assert [sum(len(piece.text) for piece in each.text.pieces) for each in once] == [5000] * 5
         assert all(each.text.left_out == 6 * 5000 - 5000 for each in once)
-        assert [each.words.inserted for each in found.summary.documents] == [5000] * 5
+        assert [document.words.inserted for document in found.summary.documents] == [5000] * 5
 
 
 # -- golden queries
@@ -269,7 +271,7 @@ def test_a_report_counts_what_is_missed_as_check_does(project):
     project.git("switch", "-q", "feature")
     project.vmrag("sync")
     texts = ["rest and sleep", "install the program", "sleep"]
-    written = "".join(f"  - query: {each}\n    mode: keyword\n" for each in texts)
+    written = "".join(f"  - query: {text}\n    mode: keyword\n" for text in texts)
     project.write(".vmrag/queries.yaml", f"queries:\n{written}    first: handbook/never.md\n")
     project.vmrag("check", "--update", code=1)
     project.commit("queries", **{".vmrag/queries.yaml": (project.top / ".vmrag/queries.yaml").read_text()})
@@ -362,7 +364,7 @@ def test_without_golden_queries_no_index_is_made(project):
     found = report(project, "main", "feature")
     assert "no golden queries" in found["queries"]["not_compared"]
     assert found["size"]["chunks"] is None
-    assert not [each for each in (project.shared / "views").glob("*") if each.is_dir()]
+    assert not [path for path in (project.shared / "views").glob("*") if path.is_dir()]
 
 
 def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
@@ -371,7 +373,7 @@ def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
     project.forget_indexes()
     found = report(project, "main~1", "main")["queries"]
     assert (found["total"], found["changed"], found["not_compared"]) == (1, [], "")
-    assert not [each for each in (project.shared / "views").glob("*") if each.is_dir()]
+    assert not [path for path in (project.shared / "views").glob("*") if path.is_dir()]
     text = QUERIES.replace("    mode: keyword\n    k: 1\n", "")
     project.commit(
         "ranking", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 2\n", ".vmrag/queries.yaml": text}
@@ -409,7 +411,7 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
     monkeypatch.setattr("vmrag_link.ops.report.html.page", broken)
     refused = project.vmrag("report", "main", "feature", "--html", str(page_file), "--json", code=None)
     assert (refused.error["code"], page_file.read_bytes()) == ("FILE_SYSTEM_ERROR", before)
-    assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
 @pytest.mark.parametrize("name", ["folder", "nowhere/file.md"])

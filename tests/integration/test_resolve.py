@@ -63,7 +63,7 @@ def texts(project: Project, place: str) -> dict[str, str]:
 
 def collections(project: Project, place: str) -> dict[str, Collection]:
     with opened(project) as workspace:
-        return {each.name: each for each in workspace.engine.collections(place)}
+        return {collection.name: collection for collection in workspace.engine.collections(place)}
 
 
 def info(project: Project, place: str) -> RevisionInfo:
@@ -132,7 +132,7 @@ def torn(project: Project, ours: Write, theirs: Write, *, base: Write | None = N
 
 def renamed(write: Write, doc_id: str) -> Write:
     return Write(
-        put_documents=[msgspec.structs.replace(each, doc_id=doc_id) for each in write.put_documents],
+        put_documents=[msgspec.structs.replace(put_document, doc_id=doc_id) for put_document in write.put_documents],
         remove_documents=[(name, doc_id) for name, _ in write.remove_documents],
     )
 
@@ -209,7 +209,7 @@ SETTINGS = [Collection("handbook"), *(Collection("handbook", chunking=Chunking(s
 @pytest.mark.sample(1)
 def test_settings_of_a_collection(project, tmp_path, side):
     row = collections(project, project.pinned)["handbook"]
-    rows = [msgspec.structs.replace(row, chunking=each.chunking) for each in SETTINGS]
+    rows = [msgspec.structs.replace(row, chunking=setting.chunking) for setting in SETTINGS]
     left, right = torn(project, Write(put_collections=rows[1:2]), Write(put_collections=rows[2:]))
     project.vmrag("merge", right, code=1)
     assert [(each["id"], each["open"]) for each in project.ask("resolve", code=1)["conflicts"]] == [
@@ -287,7 +287,7 @@ def test_a_text_may_have_five_megabytes(waiting, tmp_path):
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
     with opened(waiting) as workspace:
         rows = merge_state.merged(workspace, merge_state.required(workspace)).rows
-    assert path.read_text() in [each.content for each in rows.put_documents]
+    assert path.read_text() in [put_document.content for put_document in rows.put_documents]
 
 
 def test_a_file_that_is_no_text_decides_nothing(waiting, tmp_path):

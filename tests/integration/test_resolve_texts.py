@@ -91,7 +91,7 @@ def test_only_hunks_are_in_conflict_and_the_rest_is_merged(two_hunks):
     [row] = two_hunks.ask("resolve", "--list", code=1)["conflicts"]
     hunks = row["conflict"]["hunks"]
     assert row["open"] == ["content"]
-    assert [(each["line"], each["base"], each["ours"], each["theirs"]) for each in hunks] == [
+    assert [(hunk["line"], hunk["base"], hunk["ours"], hunk["theirs"]) for hunk in hunks] == [
         (7, "Paragraph 2.\n", "2 ours\n", "2 theirs\n"),
         (15, "Paragraph 4.\n", "4 ours\n", "4 theirs\n"),
     ]
@@ -234,7 +234,7 @@ def test_a_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path
     assert done.code == 0, done
     assert stored(two_hunks, two_hunks.pinned).content == "by a tool\n"
     ours, theirs = edited(p1="1 ours", p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs", p5="5 theirs")
-    assert sorted(each.read_text() for each in seen.iterdir()) == sorted((PAGE, ours, theirs))
+    assert sorted(path.read_text() for path in seen.iterdir()) == sorted((PAGE, ours, theirs))
 
 
 def test_a_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):

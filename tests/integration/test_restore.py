@@ -20,7 +20,7 @@ REST = terminal.DOCUMENTS["rest.md"]
 def texts(project: Project) -> dict[str, str]:
     """All texts by full name."""
     with opened(project) as ws:
-        return {"/".join(each.key): each.content for each in ws.engine.documents(ws.at())}
+        return {"/".join(document.key): document.content for document in ws.engine.documents(ws.at())}
 
 
 def typed(project: Project, command: str) -> None:
@@ -126,7 +126,7 @@ def test_a_document_brings_its_collection_back_and_a_new_collection_goes_with_ev
     assert set(texts(project)) == {"handbook/faq.md", "notes/a"}
     assert [each for each in project.ask("diff")["collections"] if each["name"] == "handbook"] == settings == []
     project.vmrag("restore", ".", "--yes")
-    assert {each.partition("/")[0] for each in texts(project)} == {"handbook"}
+    assert {text.partition("/")[0] for text in texts(project)} == {"handbook"}
     assert project.ask("diff")["collections"] == []
 
 

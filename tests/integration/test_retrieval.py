@@ -54,7 +54,7 @@ def test_embeddings_are_those_of_the_model_with_the_cache_of_vectors_and_without
     texts = [prose(dice, 40), "owl"]
     revision = kb.commit(doc("long", texts[0]), doc("b", texts[1]), collections=[collection(chunking=SMALL)])
     path = kb.index(revision).path
-    cut = {f"long_chunk_{each.number}": each.text for each in chunks(texts[0], SMALL)} | {"b_chunk_0": "owl"}
+    cut = {f"long_chunk_{chunk.number}": chunk.text for chunk in chunks(texts[0], SMALL)} | {"b_chunk_0": "owl"}
     made = kb.models["hash"].embed([*cut.values()])
     expected = {name: list(struct.unpack("<256f", vector)) for name, vector in zip(cut, made, strict=True)}
     asked = [*cut, "long_chunk_99", "nobody_chunk_0", "no chunk"]
@@ -74,7 +74,7 @@ def test_vector_scores_are_those_of_whole_numbers_in_plain_python(kb):
     notes = [doc(f"n{n}", prose(dice, 8), collection="notes") for n in range(20)]
     revision = kb.commit(*documents, *notes, collections=[collection(), collection("notes")])
     path = kb.index(revision).path
-    texts = {(each.collection, each.doc_id, 0): each.content for each in documents + notes}
+    texts = {(document.collection, document.doc_id, 0): document.content for document in documents + notes}
     for text in ("owl at night", "stone river", "snow", "nothing of this kind", "", "owl owl"):
         query = Query(text, k=15, mode=Mode.VECTOR)
         assert places(kb.search(path, text, k=15, mode=Mode.VECTOR)) == reference(kb, query, texts)
@@ -244,10 +244,10 @@ def test_an_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keep
     everything = kb.search(path, "owl at night", k=1000, mode=mode)
     taken: dict[tuple, int] = {}
     expected = []
-    for each in places(everything):
-        taken[each[:2]] = taken.get(each[:2], 0) + 1
-        if taken[each[:2]] <= limit:
-            expected.append(each)
+    for place in places(everything):
+        taken[place[:2]] = taken.get(place[:2], 0) + 1
+        if taken[place[:2]] <= limit:
+            expected.append(place)
     ranking = Ranking(per_document=limit)
     assert places(kb.search(path, "owl at night", k=1000, mode=mode, ranking=ranking)) == expected
     for where in ({}, {"where": {"source_id": {"$ne": "d1"}}}):
@@ -416,7 +416,7 @@ def filtered(kb: Knowledge):
         "blue": {"team": "blue", "year": 2025, "tags": ["x", "y"], "open": False},
         "bare": {},
     }
-    documents = [doc(name, f"owl says {name.upper()}", metadata=each) for name, each in rows.items()]
+    documents = [doc(name, f"owl says {name.upper()}", metadata=row) for name, row in rows.items()]
     path = kb.index(kb.commit(*documents, collections=[collection()])).path
 
     def search(where=None, text=None, mode=Mode.HYBRID) -> list[str]:

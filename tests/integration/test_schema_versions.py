@@ -103,16 +103,17 @@ def test_a_table_s_columns_are_the_fields_of_its_records() -> None:
     for table in tables.TABLES:
         made = next(each[3] for each in schema.OBJECTS[SCHEMA_VERSION] if each[1] == table.name)
         words = made.partition("(")[2].rpartition(")")[0].split(",")
-        columns = [each.split()[0] for each in words if len(each.split()) == 2 or "PRIMARY KEY" in each]
+        columns = [word.split()[0] for word in words if len(word.split()) == 2 or "PRIMARY KEY" in word]
         assert (
-            tuple(each for each in columns if each not in ("PRIMARY", "doc_id)"))[: len(table.columns)] == table.columns
+            tuple(column for column in columns if column not in ("PRIMARY", "doc_id)"))[: len(table.columns)]
+            == table.columns
         )
 
 
 def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine: DoltliteEngine) -> None:
     before = file(engine)
     found = DoltliteEngine.open(engine.folder)
-    assert [each.import_base for each in found.collections(head(found, "main"))] == ["", ""]
+    assert [collection.import_base for collection in found.collections(head(found, "main"))] == ["", ""]
     assert entries(found, head(found, "main")) == []
     assert found.diff(root(found), head(found, "main")).projects == ()
     found.close()
@@ -120,7 +121,7 @@ def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine:
     at = write(engine, "main", put_collections=[guide(kind="library")], put_documents=[document("second")])
     with program(1):
         assert (version(engine, at), engine.count(at)) == (1, 2)
-        assert [each.kind for each in engine.collections(at)] == ["library", "chroma"]
+        assert [collection.kind for collection in engine.collections(at)] == ["library", "chroma"]
     write(engine, "main", remove_projects=["nobody"], remove_documents=[("guide", "second"), ("issues_a", "b")])
     assert version(engine, head(engine, "main")) == 1
 
@@ -148,13 +149,14 @@ def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine:
     )
     for old, new in ((before, Working("main")), (before, commit(engine, "main"))):
         found = engine.diff(old, new)
-        assert ([each.key for each in found.collections], [each.key for each in changed(found)]) == expected
+        assert ([collection.key for collection in found.collections], [each.key for each in changed(found)]) == expected
         assert ("guide", "second") in [each.key for each in found.documents]
         assert engine.count_changes(old, new).added == len(found.documents)
         back = engine.diff(new, old)
-        assert [each.key for each in (*back.collections, *changed(back))] == [*expected[0], *expected[1]]
+        assert [collection.key for collection in (*back.collections, *changed(back))] == [*expected[0], *expected[1]]
     stored = {
-        each.key: each for each in (*engine.collections(head(engine, "main")), *entries(engine, head(engine, "main")))
+        collection.key: collection
+        for collection in (*engine.collections(head(engine, "main")), *entries(engine, head(engine, "main")))
     }
     assert engine.count(head(engine, "main")) == len(list(engine.headers(head(engine, "main"))))
     for row in (*rows.get("put_collections", ()), *rows.get("put_projects", ()), *rows.get("put_documents", ())):
@@ -233,7 +235,7 @@ def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
     base, documents, logs = state
     rows = Write(
         put_collections=[guide(import_base=base)],
-        remove_documents=[each.key for each in engine.headers(onto)],
+        remove_documents=[header.key for header in engine.headers(onto)],
         put_documents=[
             *(document(name, text) for name, text in documents.items()),
             *(log(name, text) for name, text in logs.items()),
@@ -243,7 +245,7 @@ def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
 
 
 def state(engine: DoltliteEngine, at: str) -> State:
-    found = {each.name: each for each in engine.collections(at)}
+    found = {collection.name: collection for collection in engine.collections(at)}
     return (
         found["guide"].import_base,
         *(
@@ -294,7 +296,7 @@ def test_a_merge_of_any_versions_is_what_sets_say(
     for old, new, of_old, of_new in ((at_ours, at_theirs, ours, theirs), (at_theirs, at_base, theirs, base)):
         found = engine.diff(old, new)
         names_changed = {"/".join(each.key) for each in found.documents}
-        names_changed |= {f"{each.key}/" for each in found.collections}
+        names_changed |= {f"{collection.key}/" for collection in found.collections}
         left, right = flat(of_old), flat(of_new)
         assert names_changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
     outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
@@ -303,7 +305,7 @@ def test_a_merge_of_any_versions_is_what_sets_say(
         assert isinstance(wanted, set)
         if "guide/" in wanted:  # what is in a collection is merged when its settings are decided
             wanted = {each for each in wanted if each == "guide/" or not each.startswith("guide/")}
-        assert {each.id for each in outcome.conflicts} == wanted
+        assert {conflict.id for conflict in outcome.conflicts} == wanted
         for side in ("ours", "theirs"):
             decisions: dict[str, Mapping[str, Choice]] = {}
             while outcome.conflicts:
@@ -420,7 +422,7 @@ def test_an_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(
     ours, theirs = revised(engine, base, changed_row), revised(engine, base, remove=(row,))
     for left, right, kept in ((ours, theirs, "ours"), (theirs, ours, "theirs")):
         outcome = decided(engine, base, left, right)
-        assert [each.is_whole for each in outcome.conflicts] == [True]
+        assert [conflict.is_whole for conflict in outcome.conflicts] == [True]
         for take in ("ours", "theirs"):
             made = decided(engine, base, left, right, decide_all(outcome.conflicts, Choice(take)))
             assert made.revision is not None
@@ -511,8 +513,8 @@ def test_tables_that_are_not_those_of_the_version_they_call_themselves_are_refus
     old = head(engine, "main")
     write(engine, "main", put_projects=[project()])
     with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
-        for each in statements:
-            connection.execute(each)
+        for statement in statements:
+            connection.execute(statement)
         bad = schema.commit(connection, "odd", AUTHOR, DATE)
     assert isinstance(engine.refusal(bad), KnowledgeRefused)
     with pytest.raises(KnowledgeRefused):

@@ -63,11 +63,11 @@ def history(kb: Knowledge, rng: random.Random, revisions: int) -> Iterator[str]:
     for number in range(revisions):
         names = [f"d{rng.randrange(25)}" for _ in range(rng.randrange(1, 12))]
         documents = [
-            doc(each, text(rng), collection=rng.choice(("guide", "notes")), metadata={"even": rng.random() < 0.5})
-            for each in dict.fromkeys(names)
+            doc(name, text(rng), collection=rng.choice(("guide", "notes")), metadata={"even": rng.random() < 0.5})
+            for name in dict.fromkeys(names)
         ]
-        there = [(each.collection, each.doc_id) for each in kb.engine.headers(before)] if before else []
-        put = {each.key for each in documents}
+        there = [(header.collection, header.doc_id) for header in kb.engine.headers(before)] if before else []
+        put = {document.key for document in documents}
         gone = [key for key in rng.sample(there, min(len(there), rng.randrange(4))) if key not in put]
         sizes = rng.choice((400, 400, 400, 90))
         again = [collection(), collection("notes", chunking=Chunking(size=sizes, overlap=10))]
@@ -128,11 +128,13 @@ def test_a_change_of_another_collection_reorders_nothing(kb):
     second = kb.commit(*others)
     kb.index(second, base=first)
     alone = [
-        Query(each.text, k=30, mode=each.mode, collections=("guide",)) for each in QUERIES if each.collections is None
+        Query(query.text, k=30, mode=query.mode, collections=("guide",))
+        for query in QUERIES
+        if query.collections is None
     ]
     assert kb.answers(kb.views.path(first), alone) == kb.answers(kb.views.path(second), alone)
-    for each in QUERIES[:9]:
-        asked = Query(each.text, k=200, mode=each.mode)
+    for query in QUERIES[:9]:
+        asked = Query(query.text, k=200, mode=query.mode)
         ours = [
             [
                 (hit.doc_id, hit.chunk)
@@ -219,8 +221,8 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
     working = kb.copied(revisions[-1], "working")
     kb.write(doc("uncommitted"))
     kb.bring_working(working, revisions[-1])
-    for each in revisions[:-1]:
-        assert kb.views.discard(kb.views.path(each))
+    for revision in revisions[:-1]:
+        assert kb.views.discard(kb.views.path(revision))
     kb.views.segments.collect([kb.views.root, working.parent])
     counted = {part.segment for folder in (kb.views.path(revisions[-1]), working) for part in views.read(folder).parts}
     assert segments(kb) == counted
@@ -263,13 +265,13 @@ def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_c
     revision = kb.commit(*[doc(f"d{number}") for number in range(40)], collections=[collection()])
     body = f"kb = Knowledge(Path({str(kb.folder)!r}))\nsys.stdin.readline()\nprint(kb.index({revision!r}).how, flush=True)\n"
     builders = [child(body), child(body)]
-    for each in builders:
-        assert each.stdin is not None
-        each.stdin.write("\n")
-        each.stdin.flush()
-    assert {said(each) for each in builders} <= {"fresh", "reused"}
-    for each in builders:
-        end(each)
+    for builder in builders:
+        assert builder.stdin is not None
+        builder.stdin.write("\n")
+        builder.stdin.flush()
+    assert {said(builder) for builder in builders} <= {"fresh", "reused"}
+    for builder in builders:
+        end(builder)
     assert kb.views.problem(revision) == ""
     collect(kb)
     assert segments(kb) == set(parts(kb, revision))
@@ -281,16 +283,19 @@ def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_c
 def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL", 12)
     revisions = grown(kb, random.Random(5))
-    answers = {each: kb.answers(kb.views.path(each), QUERIES) for each in revisions}
+    answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
     collect(kb)
-    before, ages = size_of(kb.views.segments.root), {each: kb.views.path(each).stat().st_mtime_ns for each in revisions}
+    before, ages = (
+        size_of(kb.views.segments.root),
+        {revision: kb.views.path(revision).stat().st_mtime_ns for revision in revisions},
+    )
     assert upkeep.rewrite(kb.views)
     collect(kb)
     assert size_of(kb.views.segments.root) < 0.75 * before
-    for each in revisions:
-        assert kb.views.problem(each) == ""
-        assert kb.answers(kb.views.path(each), QUERIES) == answers[each]
-        assert kb.views.path(each).stat().st_mtime_ns == ages[each]
+    for revision in revisions:
+        assert kb.views.problem(revision) == ""
+        assert kb.answers(kb.views.path(revision), QUERIES) == answers[revision]
+        assert kb.views.path(revision).stat().st_mtime_ns == ages[revision]
     assert upkeep.rewrite(kb.views) == []
     following = kb.commit(doc("d1", "word1 after it"))
     kb.index(following, base=revisions[-1])
@@ -301,7 +306,7 @@ def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, 
 def test_a_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL", 12)
     revisions = grown(kb, random.Random(5))
-    held = next(each for each in reversed(revisions) if len(parts(kb, each)) > 1)
+    held = next(revision for revision in reversed(revisions) if len(parts(kb, revision)) > 1)
     before, answers = parts(kb, held), kb.answers(kb.views.path(held), QUERIES)
     with kb.views.reading(kb.views.path(held)):
         changed = upkeep.rewrite(kb.views)
@@ -318,7 +323,7 @@ def test_a_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, m
 def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL", 12)
     revisions = grown(kb, random.Random(5))
-    answers = {each: kb.answers(kb.views.path(each), QUERIES) for each in revisions}
+    answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
     for stop_at in (0, 1, 3):
         body = (
             f"from vmrag_link.index import upkeep\nkb = Knowledge(Path({str(kb.folder)!r}))\nseen = 0\n"
@@ -332,14 +337,14 @@ def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
         process.wait()
         collect(kb)
         kb.views.sweep()
-        for each in revisions:
-            assert kb.views.problem(each) == ""
-            assert kb.answers(kb.views.path(each), QUERIES) == answers[each]
+        for revision in revisions:
+            assert kb.views.problem(revision) == ""
+            assert kb.answers(kb.views.path(revision), QUERIES) == answers[revision]
         if stopped == "done":
             break
     upkeep.rewrite(kb.views)
     collect(kb)
-    assert {each: kb.answers(kb.views.path(each), QUERIES) for each in revisions} == answers
+    assert {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions} == answers
 
 
 def test_views_that_share_little_are_not_joined(kb, small):
@@ -373,7 +378,7 @@ def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(
     assert path not in changed
     assert views.read(path) == made
     collect(kb)
-    assert all(kb.views.problem(each) == "" for each in revisions)
+    assert all(kb.views.problem(revision) == "" for revision in revisions)
 
 
 def test_a_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
@@ -381,11 +386,11 @@ def test_a_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch)
     revisions = grown(kb, random.Random(5))
     alone = next(name for name in parts(kb, revisions[3]) if name not in parts(kb, revisions[-1]))
     shutil.rmtree(kb.views.segments.root / alone)
-    broken = [each for each in revisions if alone in parts(kb, each)]
+    broken = [revision for revision in revisions if alone in parts(kb, revision)]
     changed = upkeep.rewrite(kb.views)
     assert changed
     assert not {kb.views.path(each) for each in broken}.intersection(changed)
-    assert all(kb.views.problem(each) == "" for each in revisions if each not in broken)
+    assert all(kb.views.problem(revision) == "" for revision in revisions if revision not in broken)
 
 
 # -- how much stays --------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def hostile() -> str:
     for key in KEYS.values():
         if not key.needs_agreement:
             continue
-        choices = [each for each in key.choices if each != key.default]
+        choices = [choice for choice in key.choices if choice != key.default]
         text = "http://evil.example.org/x"
         wide: dict[type, object] = {bool: not key.default, int: key.highest}
         own = wide.get(key.kind) if key.kind in wide else choices[-1] if choices else text

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.hooks("off")
 chat = language_model.chat
 
 FRONT = "---\ntitle: Deploying\n---\n# Deploying\n\nThe rollback script runs twice.\n"
-LONG = "def far():\n" + "".join(f"    step_{each} = {each}\n" for each in range(20)) + "    return 'pelican'\n"
+LONG = "def far():\n" + "".join(f"    step_{number} = {number}\n" for number in range(20)) + "    return 'pelican'\n"
 KEYS = "class Keys:\n\n    def rotate(self, days):\n        if days:\n            return 'zebra'\n"
 
 

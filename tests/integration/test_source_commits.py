@@ -143,7 +143,7 @@ def test_a_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path,
     assert paths(found) == ["b.md"]
     assert found.missing == ("a.md", "docs/c.md")
     whole = listed(repo).files["docs"]
-    said = {file.path: each for file, each in texts_at_commit(locate(part.top), whole)}
+    said = {file.path: text for file, text in texts_at_commit(locate(part.top), whole)}
     assert said["b.md"].text == "b\n"
     assert said["a.md"] == (None, "is not in this clone")
     assert listed(part).missing == found.missing

@@ -470,8 +470,8 @@ def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committe
     real, folder = raw_changes.refresh, committed.top / ".git" / "vmrag"
 
     def refresh(places, copy):
-        for each in folder.glob("sources@*"):
-            each.unlink()
+        for path in folder.glob("sources@*"):
+            path.unlink()
         monkeypatch.setattr(raw_changes, "refresh", real)
         real(places, copy)
 
@@ -526,7 +526,7 @@ def test_listings_of_two_questions_do_not_disturb_each_other(committed):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda number: committed.docs(untracked=bool(number % 2)), range(12)))
     assert found == [{"README.md": "modified", "docs/a.txt": ""}] * 12
-    assert not [each for each in (committed.top / ".git" / "vmrag").iterdir() if each.name.startswith(".")]
+    assert not [path for path in (committed.top / ".git" / "vmrag").iterdir() if path.name.startswith(".")]
 
 
 def test_a_work_tree_with_sha256_names_works(tmp_path):

@@ -53,7 +53,7 @@ def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
     repo.commit("all", **dict.fromkeys(FILES, "text\n"))
     source = SourceSettings("docs", tuple(paths), tuple(exclude))
     listed = repo.git("ls-files", "-z", "--", *rules.arguments(source)).split("\0")
-    assert [each for each in sorted(FILES) if rules.is_named(source, each)] == sorted(filter(None, listed))
+    assert [file for file in sorted(FILES) if rules.is_named(source, file)] == sorted(filter(None, listed))
 
 
 def test_what_is_no_document_by_its_name_is_not_taken():

@@ -135,7 +135,7 @@ def test_a_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(p
     assert "not read" in project.vmrag("sources").out
     done = project.ask("sources", "dedupe")
     assert done["collections"] == ["handbook"]
-    assert names(project) == {each.replace("files/", "handbook/") for each in FILES}
+    assert names(project) == {file.replace("files/", "handbook/") for file in FILES}
     assert "not read" not in project.vmrag("sources").out
 
 
@@ -147,7 +147,7 @@ def test_one_with_other_documents_stays_and_it_is_said_what_to_do(project):
     project.vmrag("rm", "handbook/faq.md")
     project.vmrag("commit", "-m", "without")
     assert project.ask("sources", "dedupe")["collections"] == ["handbook"]
-    assert names(project) == {each.replace("files/", "handbook/") for each in FILES}
+    assert names(project) == {file.replace("files/", "handbook/") for file in FILES}
 
 
 def test_a_file_that_is_left_out_keeps_its_stored_document(project):
@@ -182,7 +182,7 @@ def test_a_folder_import_leaves_files_of_sources_out_and_says_so(project):
     said = project.vmrag("import", "notes", "docs", "--collection", "notes", "--base", ".").out
     assert "docs/setup.md: is a document of the source 'files'" in said
     assert "docs/new.md: is a document of the source 'files' as soon as git tracks it: git add" in said
-    assert {each for each in names(project) if each.startswith("notes/")} == {"notes/notes/a.md"}
+    assert {name for name in names(project) if name.startswith("notes/")} == {"notes/notes/a.md"}
 
 
 def test_a_file_that_a_source_leaves_out_can_be_imported(project):

@@ -54,7 +54,7 @@ def test_of_many_documents_something_of_each_kind_is_seen(project):
     names = [f"{number:02}.md" for number in range(60)]
     with opened(project) as ws:
         branch = ws.kb_branch()
-        rows = [Document("handbook", each, each, "text", "0" * 64) for each in names]
+        rows = [Document("handbook", name, name, "text", "0" * 64) for name in names]
         ws.engine.write(branch.name, Write(put_documents=rows), expected=branch.head)
     project.put("rest.md", "Changed.")
     project.drop("faq.md")
@@ -67,7 +67,7 @@ def test_of_many_documents_something_of_each_kind_is_seen(project):
     ]
     assert sum(line[0] == "added:" for line in listed) == 18
     every = project.vmrag("status", "-v").out
-    assert all(f"handbook/{each}" in every for each in names)
+    assert all(f"handbook/{name}" in every for name in names)
     assert "more added" not in every
     assert len(documents(project)) == 62
 

@@ -86,7 +86,7 @@ def test_a_revision_is_read_and_the_first_document_makes_a_branch_there(project,
     old = rows(project)["main"]
     assert old["code_branch"] is None
     project.put("note.md", "A note.")
-    new = next(each for each in rows(project).values() if each["current"])
+    new = next(row for row in rows(project).values() if row["current"])
     assert (new["name"] != "main", new["revision"], new["dirty"]) == (True, first, True)
     project.vmrag("commit", "-m", "note")
     with opened(project) as workspace:

@@ -79,7 +79,7 @@ PARSER = {"file_path": "src/parser.py", "before_content": "a\n", "after_content"
 def linked(found: Documents) -> bool:
     """The chat is there, and both chunks of code and it name each other."""
     chats, code = of(found, "chat_history_v1"), of(found, "codebase_v1")
-    [new] = [name for name, each in chats.items() if each["text"].startswith("Rename")]
+    [new] = [name for name, chat in chats.items() if chat["text"].startswith("Rename")]
     return chats[new]["related_code_chunks"] == ["one", "two"] and all(
         each["related_chat_ids"] == [new] for each in code.values()
     )
@@ -222,7 +222,7 @@ def test_a_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none
         with opened(project) as ws:
             places = {"main": ws.at()} | {name: Working(name) for name in ("shelf", "topic")}
             count = {
-                name: sum(each.collection == "compounding_rivers" for each in ws.engine.documents(at))
+                name: sum(document.collection == "compounding_rivers" for document in ws.engine.documents(at))
                 for name, at in places.items()
             }
             dirty = {each.name for each in ws.engine.branches() if each.dirty}

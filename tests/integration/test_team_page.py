@@ -31,12 +31,12 @@ def test_the_compose_file_is_one_and_opens_nothing_to_others() -> None:
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     services = yaml.safe_load(COMPOSE.read_text())["services"]
-    for each in services.values():
-        assert re.fullmatch(r"[a-z]+/[a-z-]+:\d+\.\d+\.\d+", each["image"]), "a version, not whatever is the latest"
-        assert all(port.startswith("127.0.0.1:") for port in each["ports"])
-        assert each["volumes"], "what it holds outlives the container"
+    for service in services.values():
+        assert re.fullmatch(r"[a-z]+/[a-z-]+:\d+\.\d+\.\d+", service["image"]), "a version, not whatever is the latest"
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert service["volumes"], "what it holds outlives the container"
     page = (DOCS / "team.md").read_text()
-    assert all(each["image"].rpartition(":")[2] in page for each in services.values())
+    assert all(service["image"].rpartition(":")[2] in page for service in services.values())
 
 
 def test_after_a_dolt_servers_backup_is_restored_the_team_goes_on(

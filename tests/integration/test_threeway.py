@@ -31,7 +31,7 @@ def revision(engine: Engine, state: State, *, collections: tuple[Collection, ...
     """A revision that holds exactly this."""
     start = onto or root(engine)
     rows = Write(
-        remove_collections=[each.name for each in engine.collections(start)],
+        remove_collections=[collection.name for collection in engine.collections(start)],
         put_collections=collections,
         put_documents=[document(name, text) for name, text in state.items()],
     )
@@ -42,7 +42,7 @@ def merged(engine: Engine, base: str, ours: str, theirs: str, decisions: Decisio
     """The texts of the result, or what is in conflict."""
     outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
     if outcome.revision is None:
-        return {each.id for each in outcome.conflicts}
+        return {conflict.id for conflict in outcome.conflicts}
     return {each.doc_id: each.content for each in engine.documents(outcome.revision)}
 
 
@@ -90,12 +90,12 @@ def test_decisions_for_one_side_take_its_documents(
 ) -> None:
     at = [revision(engine, each) for each in (base, ours, theirs)]
     conflicts = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
-    decisions = {each.id: dict.fromkeys(each.fields, Choice(side)) for each in conflicts}
+    decisions = {conflict.id: dict.fromkeys(conflict.fields, Choice(side)) for conflict in conflicts}
     result = merged(engine, *at, decisions)
     assert isinstance(result, dict)
     chosen = ours if side == "ours" else theirs
-    for each in conflicts:
-        assert result.get(each.doc_id) == chosen.get(each.doc_id)
+    for conflict in conflicts:
+        assert result.get(conflict.doc_id) == chosen.get(conflict.doc_id)
     assert not merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions=decisions).conflicts
 
 
@@ -210,7 +210,7 @@ def test_different_settings_of_a_collection_merge(engine: Engine, left: str, rig
 
 def test_the_same_setting_changed_twice_is_a_conflict_unless_equally(engine: Engine) -> None:
     rows = guide(), guide(metadata='{"a":1}'), guide(metadata='{"a":2}')
-    at = [revision(engine, {}, collections=(each,)) for each in rows]
+    at = [revision(engine, {}, collections=(row,)) for row in rows]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     assert (conflict.id, conflict.fields) == ("guide/", ("metadata",))
     assert not merge(engine, base=at[0], ours=at[1], theirs=at[1]).conflicts
@@ -263,9 +263,9 @@ def test_a_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays
         )
         assert outcome.revision
         stays = side != removing
-        collections = {each.name: each for each in engine.collections(outcome.revision)}
+        collections = {collection.name: collection for collection in engine.collections(outcome.revision)}
         assert collections.get("notes") == (
-            {each.name: each for each in engine.collections(wrote)}["notes"] if stays else None
+            {collection.name: collection for collection in engine.collections(wrote)}["notes"] if stays else None
         )
         assert list(engine.documents(outcome.revision, collection="notes")) == (kept if stays else [])
         assert [each.doc_id for each in engine.documents(outcome.revision, collection="guide")] == ["a"]
@@ -281,7 +281,7 @@ def test_a_collection_that_one_side_removed_goes_with_its_documents(engine: Engi
         outcome = merged_revision(engine, base=base, ours=one, theirs=other, joins=False)
         assert outcome.revision
         assert [each.key for each in engine.documents(outcome.revision)] == [("guide", "a"), ("guide", "b")]
-        assert [each.name for each in engine.collections(outcome.revision)] == ["guide"]
+        assert [collection.name for collection in engine.collections(outcome.revision)] == ["guide"]
 
 
 def test_equal_merges_give_equal_revisions_with_the_parents_and_trailers_asked_for(engine: Engine) -> None:
@@ -308,7 +308,7 @@ def test_what_theirs_holds_already_gives_theirs_itself(engine: Engine) -> None:
 
 def test_where_a_document_comes_from_is_decided_once(engine: Engine) -> None:
     rows = [document("a", "text", source=each, source_key=each) for each in ("base", "ours", "theirs")]
-    at = [_holding(engine, each) for each in rows]
+    at = [_holding(engine, row) for row in rows]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     assert conflict.fields == ("source",)
     decisions = decide_all([conflict], Choice("theirs"))

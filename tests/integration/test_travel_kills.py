@@ -73,7 +73,7 @@ def put_right(world: World, user: User) -> None:
 def missing(user: User, revisions: set[str]) -> set[str]:
     workspace = Workspace.open(user.top, QUIET)
     try:
-        return {each for each in revisions if not workspace.engine.has_revision(each)}
+        return {revision for revision in revisions if not workspace.engine.has_revision(revision)}
     finally:
         workspace.close()
 
@@ -89,7 +89,9 @@ def assert_tidy(world: World, *users: User) -> None:
         assert not list((user.shared / "journal").glob("*.json"))
         workspace = Workspace.open(user.top, QUIET)
         try:
-            reserved = {each.name for each in workspace.engine.branches() if each.name.startswith(RESERVED_PREFIX)}
+            reserved = {
+                branch.name for branch in workspace.engine.branches() if branch.name.startswith(RESERVED_PREFIX)
+            }
         finally:
             workspace.close()
         assert reserved <= OWN_BRANCHES

@@ -236,9 +236,9 @@ def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> Non
 def lose_an_object(clone: Clone) -> None:
     """Of the tracked state; what is packed is unpacked for that."""
     objects = clone.store.top / "objects"
-    for each in list((objects / "pack").glob("*.pack")):
-        aside = each.rename(clone.repo.top / each.name)
-        for index in (each.with_suffix(".idx"), each.with_suffix(".rev")):
+    for path in list((objects / "pack").glob("*.pack")):
+        aside = path.rename(clone.repo.top / path.name)
+        for index in (path.with_suffix(".idx"), path.with_suffix(".rev")):
             index.unlink(missing_ok=True)
         with aside.open("rb") as stream:
             subprocess.run(["git", "unpack-objects", "-q"], cwd=clone.store.top, stdin=stream, check=True)

@@ -564,8 +564,8 @@ def lost(store: Repo, name: str) -> None:
     packs = store.top / "objects" / "pack"
     for pack in list(packs.glob("*.pack")):
         content = pack.read_bytes()
-        for each in packs.glob(f"{pack.stem}.*"):
-            each.unlink()
+        for path in packs.glob(f"{pack.stem}.*"):
+            path.unlink()
         subprocess.run(["git", "unpack-objects", "-q"], cwd=store.top, input=content, check=True)
     (store.top / "objects" / name[:2] / name[2:]).unlink()
 

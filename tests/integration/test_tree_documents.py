@@ -57,7 +57,7 @@ def known(project: Project) -> dict[str, str]:
     listed = project.ask("list")["documents"]
     view = source_views.bound(opened_places(project))
     rows = IndexedRows(project.shared / "sources" / view.view)
-    texts = {each.doc_id: each.content for each in rows.documents("")}
+    texts = {document.doc_id: document.content for document in rows.documents("")}
     assert {each["doc_id"] for each in listed} == texts.keys()
     return texts
 
@@ -72,7 +72,7 @@ def on_disk(project: Project) -> dict[str, str]:
     """What git tracks and the files say."""
     tracked = project.git("ls-files", "--deduplicate", "docs", "README.md", "src").splitlines()
     paths = [project.top / each for each in tracked if (project.top / each).is_file()]
-    return {each.relative_to(project.top).as_posix(): each.read_text() for each in paths if each.read_text().strip()}
+    return {path.relative_to(project.top).as_posix(): path.read_text() for path in paths if path.read_text().strip()}
 
 
 # -- the work tree ---------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_after_whatever_git_did_the_documents_are_the_files(project, seed):
     for path, text in on_disk(project).items():
         words = [each for each in text.split() if each.isalnum() and len(each) > 4]
         hits = project.ask("query", " ".join(words[:3]) or "x", "-k", "100", "--mode", "keyword")["results"]
-        assert not words or path in {each["doc_id"] for each in hits}
+        assert not words or path in {hit["doc_id"] for hit in hits}
 
 
 # -- commits ---------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_an_old_commit_in_which_nothing_is_set_up_answers_by_its_own_proposals(p
 
 
 def segments(repo: Repo) -> set[str]:
-    return {each.name for each in (repo.top / ".git" / "vmrag" / "segments").iterdir()}
+    return {path.name for path in (repo.top / ".git" / "vmrag" / "segments").iterdir()}
 
 
 def test_another_work_tree_and_a_way_back_build_nothing(project, tmp_path):
@@ -330,7 +330,7 @@ def test_many_single_edits_leave_little_behind(project):
     for number in range(40):
         project.write("docs/setup.md", f"# Setup\n\nThe port is number{number}.\n")
         assert f"number{number}." in first(project, "port")["text"]
-    kept = [each for each in (project.shared / "sources").iterdir() if each.is_dir()]
+    kept = [path for path in (project.shared / "sources").iterdir() if path.is_dir()]
     assert len(kept) <= 2
     assert len(segments(project)) <= 4
     assert len(list((project.shared / "sources").glob("*.lock"))) <= 3
@@ -358,7 +358,7 @@ def test_views_that_nobody_needs_go_without_a_knowledge_base_too(project, monkey
         project.write("docs/setup.md", f"# Setup\n\nThe port is number{number}.\n")
         project.git("commit", "-qam", "more")
         first(project, "port")
-    assert len([each for each in (project.shared / "sources").iterdir() if each.is_dir()]) <= 4
+    assert len([path for path in (project.shared / "sources").iterdir() if path.is_dir()]) <= 4
     assert len(segments(project)) <= 8
 
 
@@ -388,7 +388,7 @@ def test_a_damaged_index_of_a_commit_is_made_again(project, what):
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
     project.git("commit", "-qam", "second")
     expected = first(project, "port", "--at", "first")
-    for view in (each for each in (project.shared / "sources").iterdir() if each.is_dir()):
+    for view in (path for path in (project.shared / "sources").iterdir() if path.is_dir()):
         damaged = next((project.shared / "segments").glob("*/words-1.idx")) if what == "segment" else view / what
         damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
     for proof in project.shared.rglob("proven.json"):
@@ -399,7 +399,7 @@ def test_a_damaged_index_of_a_commit_is_made_again(project, what):
 @pytest.mark.parametrize("what", ["view", "files", "segment", "gone", "bound", "answer"])
 def test_a_damaged_index_is_made_again(project, what):
     expected = first(project, "port")
-    view = next(each for each in (project.shared / "sources").iterdir() if each.is_dir())
+    view = next(path for path in (project.shared / "sources").iterdir() if path.is_dir())
     if what == "gone":
         shutil.rmtree(view)
     elif what == "bound":
@@ -463,7 +463,7 @@ def test_before_anything_is_set_up_the_files_answer(project):
     assert (found["kb"]["commit"], found["kb"]["in_sync"]) == ("", True)
     assert project.git("status", "--porcelain") == ""
     assert project.git("config", "--get-regexp", "vmrag", check=False) == ""
-    assert not any(each.suffix != ".sample" for each in (project.top / ".git/hooks").iterdir())
+    assert not any(path.suffix != ".sample" for path in (project.top / ".git/hooks").iterdir())
 
 
 def test_query_waits_for_whole_index(project, monkeypatch):

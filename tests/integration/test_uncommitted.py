@@ -35,7 +35,7 @@ def workspace(notes: Project):
 
 
 def wip(workspace: Workspace) -> list[str]:
-    return [each.name for each in workspace.engine.branches() if each.name.startswith("vmrag/wip/")]
+    return [branch.name for branch in workspace.engine.branches() if branch.name.startswith("vmrag/wip/")]
 
 
 @pytest.mark.parametrize("how", ["stash", "carry"])
@@ -44,7 +44,7 @@ def test_what_comes_back_is_added_edited_and_removed_as_before(dirty, workspace,
         branch = workspace.kb_branch()
         assert branch is not None
         assert (done.handling, branch.dirty, wip(workspace)) == (how, False, [done.aside])
-        assert {each.doc_id: each.content for each in workspace.engine.documents(done.held)} == EDITED
+        assert {document.doc_id: document.content for document in workspace.engine.documents(done.held)} == EDITED
     assert dirty.texts() == EDITED
     assert dirty.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added"}
     assert wip(workspace) == []

@@ -672,7 +672,7 @@ def test_a_remote_that_lacks_a_revision_is_told_by_whoever_knows_it(world, r):
 
     def reachable(revisions):
         asked.extend(revisions)
-        return [each for each in revisions if each == r.a]
+        return [revision for revision in revisions if revision == r.a]
 
     with world.opened() as workspace:
         report = verify(workspace, tip, reachable=reachable)

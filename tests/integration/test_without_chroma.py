@@ -126,7 +126,7 @@ def test_a_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypat
         for topic in project.vmrag("doctor", "--json", code=None).json["topics"]
         for each in topic["findings"]
     }
-    assert not {each for each in codes if each.startswith("CHROMA")}
+    assert not {code for code in codes if code.startswith("CHROMA")}
 
 
 @needs_chroma

@@ -124,7 +124,7 @@ def test_a_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(projec
     if draft:
         tree.put("draft.md", "A draft.")
     removed(project, tree)
-    assert any("git switch agent" in each for each in waits(project))
+    assert any("git switch agent" in wait for wait in waits(project))
     project.git("worktree", "add", "-q", str(tmp_path / "next"), "agent", env=hooks)
     tree = Project(tmp_path / "next")
     assert tree.texts()["memo.md"] == "A memory."

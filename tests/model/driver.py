@@ -88,7 +88,7 @@ class Real:
 
     def _note(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         words = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items()]
-        words += [self._word(each) for each in arguments]
+        words += [self._word(argument) for argument in arguments]
         self.script.append(" ".join(words))
 
     def _word(self, text: str) -> str:
@@ -181,12 +181,12 @@ class Real:
     def docs(self, *places: At) -> list[Docs]:
         """What the knowledge base itself has at revisions and in working sets."""
         with self.engine() as engine:
-            return [{each.key: each.content for each in engine.documents(place)} for place in places]
+            return [{document.key: document.content for document in engine.documents(place)} for place in places]
 
     def memories(self) -> dict[str, Memory]:
         """Remembered changes by KB branch, as `merging.replay` describes them."""
         with self.engine() as engine:
-            heads = {each.name: each.head for each in engine.branches()}
+            heads = {branch.name: branch.head for branch in engine.branches()}
             return {
                 name.removeprefix(ASIDE_PREFIX).removesuffix(CARRIED_SUFFIX): self._memory(engine, head)
                 for name, head in heads.items()
@@ -195,7 +195,9 @@ class Real:
 
     def _memory(self, engine: Engine, revision: str) -> Memory:
         base, shown = engine.info(revision).parents
-        docs, visible = ({each.key: each.content for each in engine.documents(at)} for at in (revision, shown))
+        docs, visible = (
+            {document.key: document.content for document in engine.documents(at)} for at in (revision, shown)
+        )
         return Memory(base, docs, engine.info(shown).parents[0], visible)
 
     def kb_base(self, one: str, other: str, others: Sequence[str]) -> Docs | None:
@@ -219,7 +221,7 @@ class Real:
 def listing(done: Done) -> dict[Key, tuple[str, str | None]]:
     """What `vmrag list --json` says: content hash and mark of each document."""
     rows = done.json["documents"]
-    return {(each["collection"], each["doc_id"]): (each["content_hash"], each["uncommitted"]) for each in rows}
+    return {(row["collection"], row["doc_id"]): (row["content_hash"], row["uncommitted"]) for row in rows}
 
 
 def hook_killer(folder: Path) -> Path:

@@ -124,12 +124,12 @@ class Histories:
             message = f"commit {number}".encode()
             stream += [b"commit refs/heads/h/%d" % number, b"mark :%d" % (number + 1)]
             stream += [b"committer Ada Lovelace <ada@example.com> 1767323045 +0000", b"data %d" % len(message), message]
-            stream += [b"from :%d" % (each + 1) for each in parents[:1]] or [b"from refs/heads/main^0"]
-            stream += [b"merge :%d" % (each + 1) for each in parents[1:]]
+            stream += [b"from :%d" % (parent + 1) for parent in parents[:1]] or [b"from refs/heads/main^0"]
+            stream += [b"merge :%d" % (parent + 1) for parent in parents[1:]]
             for name, content in ((PIN.encode(), pin), (b"%d.txt" % number, b"%d\n" % number)):
                 stream += [b"M 100644 inline %s" % name, b"data %d" % len(content), content]
-            for each in parents[1:]:  # what the merge brings besides the pin
-                stream += [b"M 100644 inline %d.txt" % each, b"data %d" % len(b"%d\n" % each), b"%d\n" % each]
+            for parent in parents[1:]:  # what the merge brings besides the pin
+                stream += [b"M 100644 inline %d.txt" % parent, b"data %d" % len(b"%d\n" % parent), b"%d\n" % parent]
         marks = real.main.top.parent / "marks"
         subprocess.run(
             ["git", "fast-import", "--quiet", f"--export-marks={marks}"],
@@ -152,7 +152,7 @@ class _Writer:
         self.revisions: list[str] = []
 
     def commit(self, rows: Write, parents: Sequence[int]) -> None:
-        above = [self.revisions[each] for each in parents] or [self._root]
+        above = [self.revisions[parent] for parent in parents] or [self._root]
         signed = {"message": f"{len(self.revisions)}", "author": AUTHOR, "date": DATE}
         if len(above) > 1:
             self.revisions.append(self._engine.commit_onto(above[0], [rows], joining=above[1], **signed))

@@ -107,7 +107,7 @@ class World:
             )[0]
             self.note(step.__name__, agent)
             step(agent)
-            if all(each is not agent for each in turns[number + 1 :]):
+            if all(turn is not agent for turn in turns[number + 1 :]):
                 self.pull_request(agent)
         if self.random.random() < 0.5:
             self.project.vmrag("gc", "--apply")
@@ -307,7 +307,7 @@ class World:
         """What a query would find in a work tree, uncommitted documents included."""
         tree.vmrag("list", "--json")  # it follows the pin first
         with opened(tree) as ws:
-            return {each.doc_id: each.content for each in ws.engine.documents(ws.at(), collection=NOTES)}
+            return {document.doc_id: document.content for document in ws.engine.documents(ws.at(), collection=NOTES)}
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

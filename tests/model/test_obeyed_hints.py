@@ -78,7 +78,7 @@ class Ledger:
             for branch in engine.branches():
                 if branch.name == LINKS_BRANCH:
                     continue
-                texts |= {each.content for each in engine.documents(Working(branch.name))}
+                texts |= {document.content for document in engine.documents(Working(branch.name))}
                 for each in engine.log(branch.head):
                     if each.revision not in self._read:
                         self._read[each.revision] = {it.content for it in engine.documents(each.revision)}
@@ -94,7 +94,7 @@ class Ledger:
         ).stdout
         trees = self.project.run("worktree", "list", "--porcelain").stdout
         tops = [Path(line.removeprefix("worktree ")) for line in trees.splitlines() if line.startswith("worktree ")]
-        lying = "".join(each.read_text() for top in tops for each in top.glob("work-*.txt"))
+        lying = "".join(path.read_text() for top in tops for path in top.glob("work-*.txt"))
         return set(re.findall(r"^Edit \d+\.$", blobs + lying, re.MULTILINE))
 
 
@@ -235,7 +235,7 @@ class Obedient:
             return
         suggestion = self.random.choice(said)
         flags = {key: value == "true" or value for key, value in FLAG.findall(suggestion)}
-        named = [each for each in TOOL.findall(suggestion) if each in tools.enabled.selection.tools]
+        named = [match for match in TOOL.findall(suggestion) if match in tools.enabled.selection.tools]
         if named:
             self.asks(named[0], {**ARGUMENTS.get(named[0], {}), **flags}, depth - 1)
         elif flags:
@@ -323,7 +323,7 @@ class Obedient:
 
     def index_is_broken(self) -> None:
         files = [
-            each for name in ("views", "segments") for each in (self.project.shared / name).rglob("*") if each.is_file()
+            path for name in ("views", "segments") for path in (self.project.shared / name).rglob("*") if path.is_file()
         ]
         if not files or self.random.random() < 0.3:
             self.project.forget_indexes() if (self.project.shared / "views").is_dir() else None

@@ -72,13 +72,15 @@ class World:
             return
         kb, held = conflict
         said += self.real.vmrag("branch").out if killed else ""
-        names = {each.rstrip(".") for each in ASIDE.findall(said) if each.removeprefix("vmrag/wip/").startswith(kb)}
+        names = {match.rstrip(".") for match in ASIDE.findall(said) if match.removeprefix("vmrag/wip/").startswith(kb)}
         with self.real.engine() as engine:
-            heads = {each.name: each.head for each in engine.branches() if not each.name.endswith(CARRIED_SUFFIX)}
+            heads = {
+                branch.name: branch.head for branch in engine.branches() if not branch.name.endswith(CARRIED_SUFFIX)
+            }
             names = {
                 name
                 for name in names & heads.keys()
-                if {each.key: each.content for each in engine.documents(heads[name])} == held.docs
+                if {document.key: document.content for document in engine.documents(heads[name])} == held.docs
             }
         assert names, (
             f"uncommitted documents of {kb} are in conflict with the pin, and nothing says where they are: {said}"
@@ -96,7 +98,7 @@ class World:
         """Take in the commits that came into being: each pins what is known, or one of the expected
         sets.
         """
-        new = [each for each in self.real.commits() if each not in self.model.commits]
+        new = [commit for commit in self.real.commits() if commit not in self.model.commits]
         self.real.name(new)
         pins = self.real.pins(new)
         self.admit(pins.values(), expected)
@@ -115,11 +117,13 @@ class World:
         self.memories = self.real.memories()
         assert self.real.claims() == self.model.claims
         with self.real.engine() as engine:
-            there = {each.name: each for each in engine.branches()}
+            there = {branch.name: branch for branch in engine.branches()}
             for kb, held in self.model.unsaved.items():
-                assert {each.key: each.content for each in engine.documents(Working(kb))} == held.docs, kb
+                assert {document.key: document.content for document in engine.documents(Working(kb))} == held.docs, kb
             for kb, held in self.model.kept.items():
-                assert {each.key: each.content for each in engine.documents(there[kb].head)} == held.docs, kb
+                assert {document.key: document.content for document in engine.documents(there[kb].head)} == held.docs, (
+                    kb
+                )
 
     def finish(self) -> None:
         """Everything is where it must be: in every work tree, on every branch, at every commit that

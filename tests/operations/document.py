@@ -197,7 +197,7 @@ def _values(name: str) -> str:
     key = KEYS[name]
     if key.kind is int:
         return f"{key.lowest} to {key.highest}"
-    return ", ".join(f"`{each}`" for each in key.choices or ("true", "false"))
+    return ", ".join(f"`{choice}`" for choice in key.choices or ("true", "false"))
 
 
 def _group(name: str, operations: tuple[Operation, ...]) -> str:
@@ -206,7 +206,7 @@ def _group(name: str, operations: tuple[Operation, ...]) -> str:
 
 
 def _row(operation: Operation) -> str:
-    hooks = ", ".join(f"`{each}`" for each in operation.hooks) or "none"
+    hooks = ", ".join(f"`{hook}`" for hook in operation.hooks) or "none"
     return f"| {_shown(operation.name)} | {hooks} | {FOLLOWS[operation.follows]} | {operation.says} |"
 
 

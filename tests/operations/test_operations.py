@@ -138,8 +138,8 @@ def test_the_prepared_repository_pins_what_the_table_of_contents_says(prepared: 
 
 
 def test_every_operation_has_a_name_of_its_own_and_hooks_that_are_installed() -> None:
-    assert len({each.name for each in OPERATIONS}) == len(OPERATIONS)
-    assert {hook for each in OPERATIONS for hook in each.hooks} == set(hook_config.HOOKS)
+    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
+    assert {hook for operation in OPERATIONS for hook in operation.hooks} == set(hook_config.HOOKS)
 
 
 def test_the_page_about_hooks_is_up_to_date() -> None:

@@ -25,11 +25,11 @@ __all__ = ["_home", "prepared"]
 
 pytestmark = pytest.mark.hooks("off")
 
-NAMED = {each.name: each for each in OPERATIONS}
+NAMED = {operation.name: operation for operation in OPERATIONS}
 UNMERGED = ("git cherry-pick -n", "git merge --no-commit", "git merge, stopped by a conflict")
 """No merge driver runs, so the pin is in conflict; every answer says: vmrag resolve."""
 
-GIT = [int(each) for each in re.findall(r"\d+", subprocess.run(["git", "version"], capture_output=True, text=True, check=True).stdout)]  # fmt: skip
+GIT = [int(match) for match in re.findall(r"\d+", subprocess.run(["git", "version"], capture_output=True, text=True, check=True).stdout)]  # fmt: skip
 FETCHES = [2, 41]
 
 OF_JJ = {
@@ -42,8 +42,8 @@ OF_JJ = {
 
 
 def operations(names: dict[str, object]) -> list[Operation]:
-    rows = [NAMED[each] for each in names]
-    return [dataclasses.replace(each, answers="malformed") if each.name in UNMERGED else each for each in rows]
+    rows = [NAMED[name] for name in names]
+    return [dataclasses.replace(row, answers="malformed") if row.name in UNMERGED else row for row in rows]
 
 
 def by_libgit2(copy: Copy) -> None:

@@ -234,7 +234,7 @@ class Copy:
 
     def run(self, commands: Sequence[str], env: Mapping[str, str]) -> list[Step]:
         """Type shell commands in `project`; `vmrag …` runs in this process."""
-        return [self._run(each, env) for each in commands]
+        return [self._run(command, env) for command in commands]
 
     def _run(self, command: str, env: Mapping[str, str]) -> Step:
         if command.startswith("vmrag "):
@@ -276,7 +276,11 @@ class Copy:
     def uncommitted(self) -> dict[str, dict[str, str | None]]:
         """The uncommitted documents by KB branch, None for removed ones."""
         with self._engine() as engine:
-            found = {each.name: engine.diff(each.head, Working(each.name)) for each in engine.branches() if each.dirty}
+            found = {
+                branch.name: engine.diff(branch.head, Working(branch.name))
+                for branch in engine.branches()
+                if branch.dirty
+            }
         return {
             name: {change.key[1]: change.after.content if change.after else None for change in difference.documents}
             for name, difference in found.items()
@@ -285,7 +289,7 @@ class Copy:
     def texts(self, at: At) -> dict[str, str]:
         """What the knowledge base of `project` holds."""
         with self._engine() as engine:
-            return {each.doc_id: each.content for each in engine.documents(at)}
+            return {document.doc_id: document.content for document in engine.documents(at)}
 
     def head(self, kb_branch: str) -> str:
         with self._engine() as engine:
@@ -305,4 +309,4 @@ class Copy:
 def hooks_run(trace: Path) -> tuple[str, ...]:
     """The hooks that git started, each once, in order (`trace`: what GIT_TRACE2_EVENT wrote)."""
     events = map(json.loads, trace.read_text().splitlines()) if trace.exists() else ()
-    return tuple(dict.fromkeys(each["hook_name"] for each in events if each.get("child_class") == "hook"))
+    return tuple(dict.fromkeys(event["hook_name"] for event in events if event.get("child_class") == "hook"))

@@ -121,7 +121,7 @@ class CacheApi:
         return {"ok": True, "signed_upload_url": f"{self.url}/account/cache/{number}?sig=signed"}
 
     def _finish(self, body: Any) -> Any:
-        kept = next(each for each in self.archives if each[:2] == (body["key"], body["version"]))
+        kept = next(archive for archive in self.archives if archive[:2] == (body["key"], body["version"]))
         assert kept[2].stat().st_size == int(body["size_bytes"])
         self.entries.insert(0, body["key"])
         return {"ok": True, "entry_id": "1"}

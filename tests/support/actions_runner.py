@@ -85,21 +85,21 @@ class Finished:
 
     @property
     def passed(self) -> bool:
-        return all(each.conclusion != "failure" for each in self.steps)
+        return all(step.conclusion != "failure" for step in self.steps)
 
     @property
     def log(self) -> str:
-        return "\n".join(each.log for each in self.steps)
+        return "\n".join(step.log for step in self.steps)
 
     @property
     def summary(self) -> str:
-        return "".join(each.summary for each in self.steps)
+        return "".join(step.summary for step in self.steps)
 
     def step(self, name: str) -> Step:
         return next(each for each in self.steps if each.name == name)
 
     def said(self, level: str) -> list[str]:
-        return [each.message for each in self.annotations if each.level == level]
+        return [annotation.message for annotation in self.annotations if annotation.level == level]
 
 
 Other = Callable[[Mapping[str, str]], dict[str, str]]
@@ -445,8 +445,8 @@ def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
         chosen, shelf = install.wanted(environ), install.library(environ)
         shelf.mkdir(parents=True)
         for name in packages.names(chosen.extras):
-            for each in _files(name):
-                (shelf / each.name).symlink_to(each)
+            for file in _files(name):
+                (shelf / file.name).symlink_to(file)
         install.mark(shelf, chosen)
 
 
@@ -455,7 +455,7 @@ def _files(name: str) -> list[Path]:
     """What a package has at the top of its folder; nothing where this Python needs none of it."""
     entries = [entry.partition("\\")[0] for entry in packages.locked()[name].entries]
     markers = [Requirement(each).marker for each in entries]
-    if not any(each is None or each.evaluate() for each in markers):
+    if not any(marker is None or marker.evaluate() for marker in markers):
         return []
     found = importlib.metadata.distribution(name)
     tops = {path.parts[0] for path in found.files or [] if path.parts[0] != ".."}

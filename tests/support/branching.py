@@ -83,7 +83,7 @@ def conflicting(project: Project, tools: Tools, *names: str) -> tuple[str, str]:
 
 def kb_branches(project: Project) -> dict[str, KbBranch]:
     with opened(project) as workspace:
-        return {each.name: each for each in workspace.engine.branches()}
+        return {branch.name: branch for branch in workspace.engine.branches()}
 
 
 def everything(project: Project) -> tuple[object, ...]:
@@ -91,7 +91,10 @@ def everything(project: Project) -> tuple[object, ...]:
     pin, config = (project.top / ".dolt-version").read_bytes(), (project.top / ".git/config").read_bytes()
     merge = project.own / "merge.json"
     with opened(project) as workspace:
-        rows = {each.name: list(workspace.engine.documents(Working(each.name))) for each in workspace.engine.branches()}
+        rows = {
+            branch.name: list(workspace.engine.documents(Working(branch.name)))
+            for branch in workspace.engine.branches()
+        }
     return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows, merge.exists()
 
 

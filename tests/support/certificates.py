@@ -26,8 +26,8 @@ def signed_certificate(folder, name, address):
             .not_valid_before(now - dt.timedelta(hours=1))
             .not_valid_after(now + dt.timedelta(hours=1))
         )
-        for each, critical in extensions:
-            builder = builder.add_extension(each, critical)
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical)
         return builder.sign(signing, hashes.SHA256())
 
     def named(text):

@@ -55,7 +55,7 @@ class World(Project):
         elif pin is not None:
             name = pin if isinstance(pin, str) else pin.decode()
         tree = self.git("mktree", "--missing", stdin=f"{mode} {kind} {name}\t.dolt-version\n" if name else "")
-        return self.git("commit-tree", tree, *[f"-p{each}" for each in parents], "-m", f"commit {next(NUMBERS)}")
+        return self.git("commit-tree", tree, *[f"-p{parent}" for parent in parents], "-m", f"commit {next(NUMBERS)}")
 
     def moves(self, message: str, **texts: str) -> str:
         """A revision on top of what is pinned, pinned by a commit on the branch; returns the

@@ -55,16 +55,16 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
         assert bound is not None
         assert bound.revision == target.revision
         at = workspace.at()
-        documents = {each.key: each for each in workspace.engine.documents(at)}
+        documents = {document.key: document for document in workspace.engine.documents(at)}
         with workspace.reader.view() as view:
             held = contents(workspace, view.folder)
-        wanted = (*(each.header for each in documents.values()), *workspace.engine.collections(at))
+        wanted = (*(document.header for document in documents.values()), *workspace.engine.collections(at))
         if wanted not in known:
             known[wanted] = _fresh(workspace, at, target.revision, scratch)
         fresh = known[wanted]
     finally:
         workspace.close()
-    assert held.headers == {key: each.header for key, each in documents.items()}
+    assert held.headers == {key: document.header for key, document in documents.items()}
     for name in Contents._fields:
         assert getattr(held, name) == getattr(fresh, name), name
     return set(documents)

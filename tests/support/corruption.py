@@ -116,7 +116,7 @@ def flips(project: Project, number: int, seed: int) -> Iterator[tuple[str, int, 
 
 def observe(top: Path, commands: Sequence[tuple[str, ...]] = COMMANDS) -> list[Step]:
     project = Project(top)
-    return [_git(project, each) if each[0] == "git" else _vmrag(project, each) for each in commands]
+    return [_git(project, command) if command[0] == "git" else _vmrag(project, command) for command in commands]
 
 
 def unharmed(template: Project, scratch: Path, commands: Sequence[tuple[str, ...]]) -> list[Step]:

@@ -120,8 +120,8 @@ class DoltServer:
             ) as connection,
             connection.cursor() as cursor,
         ):
-            for each in statements:
-                cursor.execute(each)
+            for statement in statements:
+                cursor.execute(statement)
             return list(cursor.fetchall())
 
     def note(self) -> str:

@@ -130,7 +130,7 @@ class Engines:
         """Bytes that the knowledge base takes up on its disk."""
         if self.name == "dolt-server":
             folder = dolt_server.session_server().folder / database_of(folder)
-        return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
     @property
     def pace(self) -> float:

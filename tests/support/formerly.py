@@ -109,4 +109,4 @@ def version(engine: Engine, at: str) -> int:
 
 def entries(engine: Engine, at: At) -> list[Project | Document]:
     """The rows of all tables that version 2 has first."""
-    return [*engine.projects(at), *(each for each in engine.documents(at) if each.table != "documents")]
+    return [*engine.projects(at), *(document for document in engine.documents(at) if document.table != "documents")]

@@ -58,7 +58,7 @@ class GitHubApi:
             return 200, self._page(query) if "per_page" in query else self._found(query)
         if self.refuses:
             return 403, REFUSED
-        if any((each["head"], each["base"]) == (body["head"], body["base"]) for each in self.pulls):
+        if any((pull["head"], pull["base"]) == (body["head"], body["base"]) for pull in self.pulls):
             self.late = False
             return 422, EXISTS
         self.pulls.append({"number": 40 + len(self.pulls), **body})
@@ -72,7 +72,7 @@ class GitHubApi:
 
     def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         head, base = query["head"][0], query["base"][0]
-        found = [each for each in self.pulls if (f"them:{each['head']}", each["base"]) == (head, base)]
+        found = [pull for pull in self.pulls if (f"them:{pull['head']}", pull["base"]) == (head, base)]
         return [] if self.late else [{**each, "state": "open", "title": "::error::"} for each in found]
 
     def _page(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:

@@ -146,4 +146,4 @@ def of(err: str) -> str:
 
 def folder_of_test(top: Path) -> Path | None:
     """All that belongs to the test whose repository this is."""
-    return next((each for each in top.parents if each.name.startswith("test_")), None)
+    return next((parent for parent in top.parents if parent.name.startswith("test_")), None)

@@ -204,10 +204,12 @@ _NEW_GIT = os.environ.get("VMRAG_TEST_GIT", "")
 def new_git(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A PATH on which it is the only git. Skips the test where there is none."""
     folders = [each for each in (_NEW_GIT, *os.environ["PATH"].split(os.pathsep)) if each]
-    first = next((each for each in folders if runs_hooks(Path(each, "git"))), None)
+    first = next((folder for folder in folders if runs_hooks(Path(folder, "git"))), None)
     if first is None:
         pytest.skip("needs a git of version 2.54 or later, on PATH or in the folder VMRAG_TEST_GIT")
-    return os.pathsep.join([first, *(_without_git(Path(each), tmp_path_factory) for each in folders if each != first)])
+    return os.pathsep.join(
+        [first, *(_without_git(Path(folder), tmp_path_factory) for folder in folders if folder != first)]
+    )
 
 
 def runs_hooks(git: Path) -> bool:

@@ -11,7 +11,9 @@ from vmrag_link.index.view import segments_beside
 
 def view_of(project: Project, revision: str | None = None) -> Path:
     """The view of a revision; of the pinned one, if none is named."""
-    [path] = [each for each in folders(project.shared / "views") if each.name.startswith(revision or project.pinned)]
+    [path] = [
+        folder for folder in folders(project.shared / "views") if folder.name.startswith(revision or project.pinned)
+    ]
     return path
 
 
@@ -29,10 +31,10 @@ def copy_of(project: Project) -> Path:
 
 def folders(root: Path) -> list[Path]:
     """The directories in a folder, which is there, that are not in the making."""
-    return [each for each in root.iterdir() if each.is_dir() and not each.name.startswith(".")]
+    return [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
 
 
 def unfinished(project: Project) -> list[Path]:
     """Views and segments that somebody is at, or has left."""
     roots = [project.shared / "views", project.shared / "segments"]
-    return [each for root in roots for each in root.iterdir() if each.name.startswith(".") and each.is_dir()]
+    return [path for root in roots for path in root.iterdir() if path.name.startswith(".") and path.is_dir()]

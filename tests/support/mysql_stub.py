@@ -33,8 +33,8 @@ class Conversation:
         self.number = 0
 
     def say(self, *packets: bytes) -> None:
-        for each in packets:
-            self.client.sendall(struct.pack("<I", len(each))[:3] + bytes([self.number % 256]) + each)
+        for packet in packets:
+            self.client.sendall(struct.pack("<I", len(packet))[:3] + bytes([self.number % 256]) + packet)
             self.number += 1
 
     def hear(self) -> bytes:
@@ -44,7 +44,7 @@ class Conversation:
 
     def say_rows(self, columns: Sequence[tuple[str, int, int]], *rows: Sequence[bytes]) -> None:
         """`columns`: name, type and character set of each."""
-        self.say(bytes([len(columns)]), *(_column(*each) for each in columns), _END)
+        self.say(bytes([len(columns)]), *(_column(*column) for column in columns), _END)
         self.say(*(b"".join(map(_text, row)) for row in rows), _END)
 
     def say_forever(self) -> None:

@@ -59,14 +59,14 @@ def picture(target: str, *, inside: bool) -> tuple[str, str]:
 
 def epub(title: str, *chapters: str) -> bytes:
     items = range(len(chapters))
-    manifest = "".join(f'<item id="c{each}" href="{each}.xhtml"/>' for each in items)
-    spine = "".join(f'<itemref idref="c{each}"/>' for each in items)
+    manifest = "".join(f'<item id="c{item}" href="{item}.xhtml"/>' for item in items)
+    spine = "".join(f'<itemref idref="c{item}"/>' for item in items)
     return archive(
         {
             "META-INF/container.xml": '<container><rootfiles><rootfile full-path="book.opf"/></rootfiles></container>',
             "book.opf": f'<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>{title}</dc:title></metadata>'
             f"<manifest>{manifest}</manifest><spine>{spine}</spine></package>",
-            **{f"{each}.xhtml": f"<html><body>{chapters[each]}</body></html>" for each in items},
+            **{f"{item}.xhtml": f"<html><body>{chapters[item]}</body></html>" for item in items},
         }
     )
 

@@ -48,9 +48,9 @@ class Outside:
 
     def watch(self) -> None:
         """From here on `folder` is watched, with all folders that are in it now."""
-        for each in [self.folder, *self.folder.rglob("*")]:
-            if each.is_dir() and not each.is_symlink():
-                self._watch.add(each)
+        for path in [self.folder, *self.folder.rglob("*")]:
+            if path.is_dir() and not path.is_symlink():
+                self._watch.add(path)
 
     def contacts(self) -> list[str]:
         """Connections, programs with their arguments, and files; of all that happened since the

@@ -48,7 +48,7 @@ def swapped_vectors(folder: Path) -> None:
 
 
 def vectors_of_no_number(folder: Path) -> None:
-    _forged(folder, lambda vectors: [struct.pack("<f", float("nan")) * (len(each) // 4) for each in vectors])
+    _forged(folder, lambda vectors: [struct.pack("<f", float("nan")) * (len(vector) // 4) for vector in vectors])
 
 
 # -- not taken in
@@ -76,7 +76,7 @@ def unproven_vectors(folder: Path) -> None:
 
 def short_vectors(folder: Path) -> None:
     """Proven ones, of another length than the model's."""
-    _forged(folder, lambda vectors: [each[:16] for each in vectors])
+    _forged(folder, lambda vectors: [vector[:16] for vector in vectors])
 
 
 def link(folder: Path) -> None:

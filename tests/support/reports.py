@@ -88,7 +88,7 @@ def report(
     for each in documents:
         spool.add(each)
         lines.append(line_of(each))
-    kinds = [each.kind for each in lines]
+    kinds = [line.kind for line in lines]
     counts = DocumentCounts(*(kinds.count(kind) for kind in ("added", "changed", "moved", "removed")))
     start = ReportEnd(base, f"{1:040x}", revision(1, "Handbook", subject="Begin"))
     grown = Growth(100, 100 + counts.added - counts.removed)
@@ -103,7 +103,7 @@ def report(
         words=total(lines),
         size=KnowledgeSize(
             grown,
-            Growth(sum(each.characters.before for each in lines), sum(each.characters.after for each in lines)),
+            Growth(sum(line.characters.before for line in lines), sum(line.characters.after for line in lines)),
         ),
         collections=(),
         documents=tuple(lines),

@@ -153,7 +153,7 @@ class Project(Repo):
         """Every document's text, as the workspace has it."""
         there = [each for each in self.ask("list")["documents"] if each["uncommitted"] != "removed"]
         with self._here(), opened(self) as ws:
-            texts = {each.key: each.content for each in ws.engine.documents(ws.at())}
+            texts = {document.key: document.content for document in ws.engine.documents(ws.at())}
         return {each["doc_id"]: texts[each["collection"], each["doc_id"]] for each in there}
 
     @contextlib.contextmanager

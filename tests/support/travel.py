@@ -88,7 +88,7 @@ class Clone:
     def state(self) -> Any:
         """All that a remote must not change."""
         branches = self.engine.branches()
-        return branches, [list(self.engine.documents(Working(each.name))) for each in branches if each.dirty]
+        return branches, [list(self.engine.documents(Working(branch.name))) for branch in branches if branch.dirty]
 
     # -- travelling
 
@@ -107,7 +107,7 @@ class Clone:
         does.
         """
         names = branches or tuple(
-            each.name for each in self.engine.branches() if not each.name.startswith("vmrag") and not revisions
+            branch.name for branch in self.engine.branches() if not branch.name.startswith("vmrag") and not revisions
         )
         heads = {name: head(self.engine, name) for name in names}
         wanted = PublishRequest(heads, revisions, force=heads if force else ())
@@ -153,7 +153,7 @@ class Clone:
 
     def below(self) -> bytes:
         """Every byte that is kept for this clone."""
-        return b"\n".join(each.read_bytes() for each in sorted(self.places.shared.rglob("*")) if each.is_file())
+        return b"\n".join(path.read_bytes() for path in sorted(self.places.shared.rglob("*")) if path.is_file())
 
 
 def bare(top: Path, *options: str) -> Repo:
@@ -243,7 +243,7 @@ def at_once(go: Path, bodies: Mapping[str, str]) -> list[str]:
     """What programs print that start together: each, by its name, says `go` + name when it is
     ready, and waits for `go`. All of them succeed.
     """
-    running = [child(each) for each in bodies.values()]
+    running = [child(body) for body in bodies.values()]
     try:
         while not all(go.with_name(f"{go.name}{name}").exists() for name in bodies):
             assert all(each.poll() is None for each in running), [each.communicate() for each in running]

@@ -65,8 +65,8 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    sign: [each for each in known if each[0] != "tag:yaml.org,2002:bool" or sign not in "oO"]
-    for sign, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    sign: [each for each in yaml_implicit_resolver if each[0] != "tag:yaml.org,2002:bool" or sign not in "oO"]
+    for sign, yaml_implicit_resolver in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 
@@ -95,7 +95,7 @@ class Ran:
 
     @property
     def passed(self) -> bool:
-        return (self.ours is None or self.ours.passed) and not any(each.returncode for each in self.scripts)
+        return (self.ours is None or self.ours.passed) and not any(script.returncode for script in self.scripts)
 
 
 @dataclass

@@ -86,7 +86,7 @@ def test_an_agent_finds_its_tool_beside_a_toolset_without_a_table(
         async with Client(server) as client:
             listed = await client.list_tools()
             answer = await client.call_tool("show_agenda", {"day": "20261201"})
-            return ",".join(each.name for each in listed.tools), answer.structured_content
+            return ",".join(tool.name for tool in listed.tools), answer.structured_content
 
     names, answer = asyncio.run(ask())
     assert names == "show_agenda"

@@ -40,10 +40,10 @@ def test_a_view_has_few_segments_and_documents_move_rarely(changes, first):
     parts = [first] if first else []
     written = 0
     for added in changes:
-        taken = absorbed([whole(each) for each in parts], added)
+        taken = absorbed([whole(part) for part in parts], added)
         total = added + sum(parts[number] for number in taken)
         written += total
-        parts = [each for number, each in enumerate(parts) if number not in taken] + [total]
+        parts = [part for number, part in enumerate(parts) if number not in taken] + [total]
         assert len(parts) <= MOST_PARTS
     added = sum(changes)
     small = len(changes) * SMALL  # each write may take in a segment that is still small
@@ -54,8 +54,8 @@ def test_a_view_has_few_segments_and_documents_move_rarely(changes, first):
 def test_many_small_writes_leave_segments_of_falling_sizes():
     parts: list[int] = [10_000]
     for _ in itertools.repeat(None, 2_000):
-        taken = absorbed([whole(each) for each in parts], 10)
-        parts = [each for number, each in enumerate(parts) if number not in taken] + [
+        taken = absorbed([whole(part) for part in parts], 10)
+        parts = [part for number, part in enumerate(parts) if number not in taken] + [
             10 + sum(parts[number] for number in taken)
         ]
     assert len(parts) <= MOST_PARTS

@@ -26,7 +26,7 @@ def test_what_is_written_from_the_action_is_up_to_date() -> None:
 
 
 def test_every_step_runs_a_module_that_is_there() -> None:
-    named = {found[1] for each in SCRIPTS if (found := re.search(r"-m vmrag_action (\w+)", each["run"]))}
+    named = {found[1] for script in SCRIPTS if (found := re.search(r"-m vmrag_action (\w+)", script["run"]))}
     assert named == set(STEPS)
 
 
@@ -35,7 +35,7 @@ def test_a_step_gets_every_input_that_it_reads_and_no_other() -> None:
     default.
     """
     known = {f"INPUT_{name.replace('-', '_').upper()}" for name in ACTION["inputs"]}
-    mapped = {name: value for each in SCRIPTS for name, value in each.get("env", {}).items()}
+    mapped = {name: value for script in SCRIPTS for name, value in script.get("env", {}).items()}
     of_steps = {"INPUT_EARLIER_FINDINGS", "INPUT_BRANCH_HEAD"}
     assert {name for name in mapped if name.startswith("INPUT_")} == known - {"INPUT_PYTHON_VERSION"} | of_steps
     for name in known & mapped.keys():
@@ -44,9 +44,9 @@ def test_a_step_gets_every_input_that_it_reads_and_no_other() -> None:
 
 def test_scripts_are_isolated_from_the_work_tree() -> None:
     """`-I`: neither the folder that they run in nor PYTHONPATH is looked at for modules."""
-    for each in SCRIPTS:
-        assert re.match(r'"\$[A-Z_/a-z-]+" -I ', each["run"]), each["run"]
-        assert "${{" not in each["run"]
+    for script in SCRIPTS:
+        assert re.match(r'"\$[A-Z_/a-z-]+" -I ', script["run"]), script["run"]
+        assert "${{" not in script["run"]
 
 
 def test_every_finding_of_a_pin_has_its_rank_among_the_annotations() -> None:

@@ -65,16 +65,16 @@ class Corpus:
             entries.append(CutDocument(DocumentHeader(GUIDE, str(number), "", "", "{}"), self.documents[number]))
             if dying and number % 3 == 0:
                 entries.append(CutDocument(DocumentHeader(GUIDE, GONE, "", "", "{}"), ["owl that goes away"]))
-        slots = sum(len(each.texts) for each in entries)
+        slots = sum(len(entry.texts) for entry in entries)
         with contextlib.closing(SegmentWriter(folder / name)) as writer:
             writer.add(GUIDE, entries, bytes(slots), dimensions=1)
             written = writer.finish()[GUIDE]
         dead, slot = bytearray(-(-slots // 8)), 0
-        for each in entries:
-            if each.header.doc_id == GONE:
+        for entry in entries:
+            if entry.header.doc_id == GONE:
                 dead[slot >> 3] |= 1 << (slot & 7)
-            slot += len(each.texts)
-        gone = sum(each.header.doc_id == GONE for each in entries)
+            slot += len(entry.texts)
+        gone = sum(entry.header.doc_id == GONE for entry in entries)
         piece = CollectionPiece(written.id, slots, len(entries) - gone, slots - gone, bytes(dead) if gone else b"")
         return CountedSegment(name, {GUIDE: piece})
 

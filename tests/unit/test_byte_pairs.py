@@ -71,12 +71,12 @@ def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
     vocabulary = msgspec.json.decode(CONTENT)["model"]["vocab"]
     assert (static.FOLDER / static.GROUPS).read_bytes() == default_model.groups(CONTENT)
     groups = list(map(set, GROUPS))
-    assert {len(each) for each in groups[:3]} == {109, 68, 45}
+    assert {len(group) for group in groups[:3]} == {109, 68, 45}
     for token in vocabulary:
         bare = token.lstrip(SPACE)
         if len(bare) > 1 and token not in OURS._special and not token.startswith("<0x"):
             assert SPACE not in bare
-            assert any(set(bare) <= each for each in groups), token
+            assert any(set(bare) <= group for group in groups), token
 
 
 @given(st.lists(st.sampled_from(PARTS) | st.text(max_size=8), max_size=12).map("".join))
@@ -137,7 +137,7 @@ def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
 def test_what_is_remembered_is_bounded_and_several_threads_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "REMEMBERED", 500)
     tokenizer = BytePairTokenizer(CONTENT, GROUPS)
-    texts = [" ".join(f"word{each} wort{each}" for each in range(start, start + 20)) for start in range(400)]
+    texts = [" ".join(f"word{number} wort{number}" for number in range(start, start + 20)) for start in range(400)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tokenizer.ids, texts)) == list(map(OURS.ids, texts))
     assert sum(map(len, tokenizer._remembered)) < 1000

@@ -102,7 +102,7 @@ GUIDE = "# Guide\n\nWhat it is.\n\n```sh\n# no heading\n\nls\n```\n\n## Setup ##
 
 def test_markdown_is_cut_at_its_headings() -> None:
     text = GUIDE + "### Last\nEnd.\n# Other\n## Inner\n\nMore.\n##### Deep\nDeeper.\n"
-    assert [each.text.splitlines()[0] for each in chunks(text, HEADED)] == [
+    assert [chunk.text.splitlines()[0] for chunk in chunks(text, HEADED)] == [
         "# Guide",
         "## Setup ##",
         "### Last",
@@ -116,11 +116,11 @@ def test_markdown_is_cut_at_its_headings() -> None:
 def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_long(lines: list[str]) -> None:
     text = "".join(lines)
     pieces = chunks(text, Chunking("headings", 60, 0))
-    assert "".join(each.text for each in pieces) == text
-    assert [(each.number, text[each.start : each.end]) for each in pieces] == [
-        (number, each.text) for number, each in enumerate(pieces)
+    assert "".join(piece.text for piece in pieces) == text
+    assert [(piece.number, text[piece.start : piece.end]) for piece in pieces] == [
+        (number, piece.text) for number, piece in enumerate(pieces)
     ]
-    longest = max(len(each.text) for each in pieces)
+    longest = max(len(piece.text) for piece in pieces)
     assert longest <= (60 * LONGEST_CODE if {"```\n", "~~~~\n"}.intersection(lines) else 60)
 
 
@@ -147,7 +147,7 @@ def test_the_headings_above_a_place_are_those_whose_sections_hold_it(lines: list
         at += len(line)
     has_title = bool(headings) and all(level > headings[0][0] for level, _ in headings[1:])
     for places, path in expected:
-        assert {paths.at(each) for each in places} == {path or (headings[0][1] if has_title else "")}
+        assert {paths.at(place) for place in places} == {path or (headings[0][1] if has_title else "")}
 
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])
@@ -172,4 +172,4 @@ def test_the_pieces_together_are_the_text_again(strategy, pages):
     text = "\f".join([page] * pages)
     for size, overlap in ((60, 0), (60, 15), (200, 50)):
         chunking = Chunking(strategy, size, overlap)
-        assert joined([each.text for each in chunks(text, chunking)], chunking) == text
+        assert joined([chunk.text for chunk in chunks(text, chunking)], chunking) == text

@@ -106,8 +106,8 @@ def test_a_recipe_is_what_its_service_takes(name: str) -> None:
 
 def test_the_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_path: Path) -> None:
     documents = recipes.gitlab_documents()
-    for number, each in enumerate(documents):
-        (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(each))
+    for number, document in enumerate(documents):
+        (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(document))
     run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", *map(str, tmp_path.iterdir()))
     used = set(re.findall(r"inputs\.(\w+)", (recipes.CI / "gitlab" / "vmrag.yml").read_text()))
     assert used == documents[0]["spec"]["inputs"].keys()
@@ -115,8 +115,8 @@ def test_the_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_
 
 def test_the_page_names_every_recipe() -> None:
     page = (DOCS / "ci-elsewhere.md").read_text()
-    for each in recipes.CI.rglob("*"):
-        assert each.is_dir() or f"(../ci/{each.relative_to(recipes.CI).as_posix()})" in page
+    for path in recipes.CI.rglob("*"):
+        assert path.is_dir() or f"(../ci/{path.relative_to(recipes.CI).as_posix()})" in page
 
 
 @each
@@ -131,7 +131,7 @@ def test_an_example_gives_the_action_what_it_takes_and_uses_what_it_gives(exampl
 
 
 def test_documents_install_the_version_that_they_belong_to() -> None:
-    recipe_files = [each for each in recipes.CI.rglob("*") if each.is_file()]
+    recipe_files = [path for path in recipes.CI.rglob("*") if path.is_file()]
     for file in (DOCS / "ci.md", *recipe_files):
         for version in re.findall(r"vmrag-link(?:\[\w+\])?==([\w.]+)", file.read_text()):
             assert version == vmrag_link.__version__

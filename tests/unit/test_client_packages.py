@@ -106,10 +106,10 @@ def test_the_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exis
     assert "before you answer" in head["description"]
     texts = [skill, *PLUGIN.glob("commands/*.md")]
     assert len(texts) == 4
-    for each in texts:
-        assert yaml.safe_load(each.read_text().split("---")[1])["description"]
-        named = set(re.findall(r"`(\w+)`", each.read_text())) - {"vmrag", "symbol", "ref", "landed"}
-        assert named <= selection(Chosen("essential")).tools.keys(), each
+    for text in texts:
+        assert yaml.safe_load(text.read_text().split("---")[1])["description"]
+        named = set(re.findall(r"`(\w+)`", text.read_text())) - {"vmrag", "symbol", "ref", "landed"}
+        assert named <= selection(Chosen("essential")).tools.keys(), text
 
 
 def test_the_documented_links_are_those_that_are_made():

@@ -65,8 +65,8 @@ def test_parts_of_a_long_function_have_its_name_and_its_signature() -> None:
     text = function("long", 60)
     pieces = cut(text, "python", 300)
     assert len(pieces) > 4
-    assert {each[2:5] for each in pieces} == {("long", "function", "def long():")}
-    assert all(100 <= each.end - each.start <= 300 for each in pieces)
+    assert {piece[2:5] for piece in pieces} == {("long", "function", "def long():")}
+    assert all(100 <= piece.end - piece.start <= 300 for piece in pieces)
 
 
 def test_a_function_in_a_long_function_is_a_piece() -> None:
@@ -102,7 +102,7 @@ def test_two_symbols_on_a_line_are_in_one_piece() -> None:
 
 
 def test_what_closes_a_class_goes_with_its_last_method() -> None:
-    methods = "".join(f"  int f{each}() {{\n    a();\n    b();\n    return c();\n  }}\n\n" for each in range(5))
+    methods = "".join(f"  int f{number}() {{\n    a();\n    b();\n    return c();\n  }}\n\n" for number in range(5))
     text = f"class A {{\n{methods}}}\n"
     assert texts(text, "java", 120)[-1].endswith("  }\n\n}\n")
 
@@ -151,9 +151,9 @@ def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
     block = "local function f{}()\n  local a = 1\n\n  return a\nend\n\n"
     text = "".join(block.replace("{}", str(number)) for number in range(30))
     pieces = cut(text, "lua", 300)
-    assert {each[2:5] for each in pieces} == {("", "", "")}
-    assert all(text[each.start : each.end].startswith("local function") for each in pieces)
-    assert all(each.end - each.start <= 300 for each in pieces)
+    assert {piece[2:5] for piece in pieces} == {("", "", "")}
+    assert all(text[piece.start : piece.end].startswith("local function") for piece in pieces)
+    assert all(piece.end - piece.start <= 300 for piece in pieces)
 
 
 def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
@@ -165,7 +165,7 @@ def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
 def test_one_long_line_is_no_symbol() -> None:
     minified = "".join(f"function f{number}(){{return {number}}}" for number in range(500)) + "\n"
     pieces = cut(minified, "javascript", 1500)
-    assert {each[2:5] for each in pieces} == {("", "", "")}
+    assert {piece[2:5] for piece in pieces} == {("", "", "")}
     assert len(pieces) == -(-len(minified) // 1500)
 
 
@@ -204,7 +204,7 @@ def test_a_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatc
     text = "".join(f"{function(f'f{number}')}\n" for number in range(10))
     by_symbols = cut(text, "python", 300)
     monkeypatch.setattr(symbols, "MOST_NODES", 5)
-    assert {each.symbol for each in cut(text, "python", 300)} == {""} != {each.symbol for each in by_symbols}
+    assert {each.symbol for each in cut(text, "python", 300)} == {""} != {by_symbol.symbol for by_symbol in by_symbols}
 
 
 @pytest.mark.parametrize("language", sorted(GRAMMARS))
@@ -221,14 +221,14 @@ def is_partition(text: str, pieces: list[CodePiece], size: int) -> bool:
     """Consecutive, complete, between lines but for long ones, and not too long."""
     assert (pieces[0].start, pieces[-1].end) == (0, len(text))
     assert all(before.end == after.start for before, after in pairwise(pieces))
-    for each in pieces:
-        assert each.start < each.end or not text
-        assert len(each.signature) <= 200
-        assert "\n" not in each.signature + each.symbol
-        assert each.end - each.start <= max(2 * size, 2000)
-    for each in pieces[1:]:
-        row = text[text.rfind("\n", 0, each.start) + 1 : (text.find("\n", each.start) + 1 or len(text) + 1) - 1]
-        assert text[each.start - 1] == "\n" or len(row) + 1 > max(size, 2000)
+    for piece in pieces:
+        assert piece.start < piece.end or not text
+        assert len(piece.signature) <= 200
+        assert "\n" not in piece.signature + piece.symbol
+        assert piece.end - piece.start <= max(2 * size, 2000)
+    for piece in pieces[1:]:
+        row = text[text.rfind("\n", 0, piece.start) + 1 : (text.find("\n", piece.start) + 1 or len(text) + 1) - 1]
+        assert text[piece.start - 1] == "\n" or len(row) + 1 > max(size, 2000)
     return True
 
 

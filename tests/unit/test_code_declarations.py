@@ -87,8 +87,8 @@ def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
 def test_a_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
     text = "".join(f"# Line {row} of what is to be known.\n" for row in range(30)) + "def f():\n    return 1\n"
     pieces = cut(text, "python", 200)
-    assert {each.symbol for each in pieces} == {"f"}
-    (there,) = (each for each in pieces if each.declared)
+    assert {piece.symbol for piece in pieces} == {"f"}
+    (there,) = (piece for piece in pieces if piece.declared)
     assert "def f():" in text[there.start : there.end]
     assert there.declared == (("f", "function", 31, 32),)
 
@@ -225,7 +225,7 @@ def test_no_piece_declares_more_than_two_hundred_symbols() -> None:
 def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symbols, "MOST_SYMBOLS", 500)
     pieces = cut("int f(int a);\n" * 1000, "c", 1500)
-    assert sum(len(each.declared) for each in pieces) == 500
+    assert sum(len(piece.declared) for piece in pieces) == 500
     assert pieces[-1].symbol == "f"
     assert pieces[-1].declared == ()
 

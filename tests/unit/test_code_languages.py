@@ -99,5 +99,5 @@ def test_every_grammar_has_rules_and_is_in_the_extra_exactly() -> None:
     assert set(GRAMMAR_RULES) == set(GRAMMARS)
     extra = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]["code"]
     required = {each.name: next(iter(each.specifier)) for each in map(Requirement, extra)}
-    assert set(required) == {"tree-sitter", *(each.distribution for each in GRAMMARS.values())}
+    assert set(required) == {"tree-sitter", *(grammar.distribution for grammar in GRAMMARS.values())}
     assert {each.operator for each in required.values()} == {"=="}

@@ -216,7 +216,7 @@ def test_a_question_is_compared_with_names_as_if_with_each_of_them(words, symbol
         return one == other or (min(len(one), len(other)) >= 5 and (one.startswith(other) or other.startswith(one)))
 
     names_of_piece = [*lower, *map(str.lower, others)]
-    alike_words = [word for word in question.words if any(begins(word, each) for each in names_of_piece)]
+    alike_words = [word for word in question.words if any(begins(word, name) for name in names_of_piece)]
     assert question.among(names_of_piece) == len(alike_words)
 
 

@@ -626,9 +626,9 @@ $$ LANGUAGE plpgsql;
 def test_symbols_have_names_kinds_and_signatures(language: str) -> None:
     text, expected = SAMPLES[language]
     pieces = cut(text, language, 160)
-    found = {each.symbol: (each.kind, each.signature) for each in reversed(pieces) if each.symbol}
+    found = {piece.symbol: (piece.kind, piece.signature) for piece in reversed(pieces) if piece.symbol}
     assert {name: found.get(name) for name in expected} == expected
-    assert "".join(text[each.start : each.end] for each in pieces) == text
+    assert "".join(text[piece.start : piece.end] for piece in pieces) == text
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
     assert {name for name, outcome in found.items() if outcome == "done"} == allowed
     assert found.pop("database") == "ImportError"
     assert {outcome for name, outcome in found.items() if name not in allowed} == {"PermissionError"}
-    assert [each.name for each in outside.iterdir()] == ["kept"]
+    assert [path.name for path in outside.iterdir()] == ["kept"]
     if sys.platform == "linux" and subprocess.run([sys.executable, "-c", _UNSHARE], check=False).returncode == 0:
         assert network != str(Path("/proc/self/ns/net").readlink())
         assert native == -1
@@ -250,7 +250,7 @@ def natively_done(home: Path, without: str = "") -> list[str]:
 @SECCOMP
 def test_code_in_c_reaches_no_file_no_program_no_process_and_no_network(home: Path) -> None:
     assert natively_done(home) == _OWN
-    assert {each.name for each in home.rglob("*")} == {".ssh", "id", "other", "moved"}
+    assert {path.name for path in home.rglob("*")} == {".ssh", "id", "other", "moved"}
     assert (home / ".ssh" / "id").read_text() == "secret"
     assert stat.S_IMODE((home / ".ssh" / "id").stat().st_mode) != 0o777
 
@@ -345,7 +345,7 @@ def test_it_inherits_no_secret_and_no_open_file(monkeypatch: pytest.MonkeyPatch,
         process = Path(f"/proc/{child(converter)}")
         names = {entry.partition(b"=")[0] for entry in (process / "environ").read_bytes().split(b"\0")}
         assert names - {b""} <= {b"TMPDIR", b"LC_ALL", b"LD_LIBRARY_PATH"}
-        assert str(tmp_path / "opened") not in {str(each.readlink()) for each in (process / "fd").iterdir()}
+        assert str(tmp_path / "opened") not in {str(path.readlink()) for path in (process / "fd").iterdir()}
 
 
 # -- what becomes of it

@@ -134,7 +134,7 @@ def test_documents_of_other_programs_become_markdown(
         ("x.docx", docx(""), "holds no text"),
         ("x.pdf", pdf(), "holds no text"),
         ("x.docx", archive({"[Content_Types].xml": bytes(21 * MIB)}), "unpacks to 21 MiB, more than the 20 MiB"),
-        ("x.docx", archive({str(each): b"" for each in range(10_001)}), "is an archive of 10,001 files"),
+        ("x.docx", archive({str(number): b"" for number in range(10_001)}), "is an archive of 10,001 files"),
         (
             "x.docx",
             docx("<w:tbl><w:tr><w:tc>" * 80 + paragraph("a") + "</w:tc></w:tr></w:tbl>" * 80),

@@ -79,7 +79,9 @@ def test_types_are_told_by_the_ending_whatever_its_case(tmp_path: Path) -> None:
     for name in ("a.MD", "b.markdown", "c.txt", "d.rst", "e.HTML", "f.htm", "g.png", "Makefile"):
         (tmp_path / name).touch()
     documents = [read(file, CONVERTER) for file in scan([tmp_path], root(tmp_path)).files]
-    assert {each.doc_id: each.file_type for each in documents if isinstance(each, ImportedDocument)} == {
+    assert {
+        document.doc_id: document.file_type for document in documents if isinstance(document, ImportedDocument)
+    } == {
         "a.MD": "markdown",
         "b.markdown": "markdown",
         "c.txt": "text",

@@ -190,7 +190,7 @@ def made(services: Services, name: str, **others: Any) -> Collection:
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,
     )
-    return Collection(**({each: getattr(row, each) for each in row.__struct_fields__} | others))
+    return Collection(**({struct_field: getattr(row, struct_field) for struct_field in row.__struct_fields__} | others))
 
 
 @pytest.mark.parametrize("name", NAMES)

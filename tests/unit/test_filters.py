@@ -200,12 +200,15 @@ def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
         range(count),
         [3] * count,
         [0] * count,
-        [each.metadata for each in headers],
-        *([*each] for each in zip(*((each.title, each.doc_id, each.content_hash) for each in headers), strict=True)),
+        [header.metadata for header in headers],
+        *(
+            [*each]
+            for each in zip(*((header.title, header.doc_id, header.content_hash) for header in headers), strict=True)
+        ),
     )
-    held = [document_metadata(each, "issue_logs") for each in headers]
+    held = [document_metadata(header, "issue_logs") for header in headers]
     expected = {key: [each.get(key) for each in held] for key in keys}
     assert {key: [*column] for key, column in columns.of(documents, GUIDE).items()} == expected
-    assert [columns.of_document(each, GUIDE) for each in headers] == [
+    assert [columns.of_document(header, GUIDE) for header in headers] == [
         {key: [each.get(key)] for key in keys} for each in held
     ]

@@ -42,7 +42,9 @@ def test_what_a_collection_says_about_indexing_counts(change):
 
 
 def test_what_a_collection_says_about_itself_does_not_count():
-    renamed = [msgspec.structs.replace(each, metadata='{"about":"x"}', created_at="now") for each in COLLECTIONS]
+    renamed = [
+        msgspec.structs.replace(collection, metadata='{"about":"x"}', created_at="now") for collection in COLLECTIONS
+    ]
     assert fingerprint(RANKING, renamed, HEADERS) == PRINT
 
 

@@ -124,10 +124,10 @@ def test_others_that_come_or_go_leave_the_order_of_a_collection_as_it_was():
 @given(collections(), st.integers(0, WHOLE))
 def test_the_order_of_a_collection_never_depends_on_the_others(given_collections, weight):
     scores = fuse(given_collections, weight / WHOLE)
-    assert scores.keys() == {row for each in given_collections for row in each.vectors}
+    assert scores.keys() == {row for given_collection in given_collections for row in given_collection.vectors}
     assert all(type(score) is int and abs(score) <= UNIT for score in scores.values())
-    for each in given_collections:
-        alone = exact(each.vectors, each.words, weight)
+    for given_collection in given_collections:
+        alone = exact(given_collection.vectors, given_collection.words, weight)
         rows = sorted(alone, key=alone.__getitem__)
         together = [scores[row] for row in rows]
         assert together == sorted(together), "none passes another"
@@ -148,7 +148,9 @@ def test_it_does_not_matter_which_collection_comes_first(given_collections, weig
 
 @given(collections(), st.integers(0, WHOLE), st.integers(1, 2**24), st.integers(1, 10**12))
 def test_the_best_by_both_of_all_collections_has_the_score_of_one(given_collections, weight, further, most):
-    nearest = further + max(abs(near) for each in given_collections for near in (0, *each.vectors.values()))
+    nearest = further + max(
+        abs(near) for given_collection in given_collections for near in (0, *given_collection.vectors.values())
+    )
     best = Parts({1_000: nearest, 1_001: 0}, {1_000: most, 1_001: 0}, most)  # no word could say more
     scores = fuse([*given_collections, best], weight / WHOLE)
     assert scores[1_000] == UNIT == max(scores.values())
@@ -193,10 +195,12 @@ def test_by_share_compares_what_part_of_the_possible_was_reached():
 
 @given(collections())
 def test_by_share_never_changes_the_order_of_a_collection(given_collections):
-    scores = by_share([(each.words, each.most) for each in given_collections])
-    largest = max(each.most for each in given_collections)
-    for each in given_collections:
-        rows = list(each.words)
-        assert order(scores, rows) == order(each.words, rows)
-        assert [scores[row] for row in rows] == [each.words[row] * largest // each.most for row in rows]
+    scores = by_share([(given_collection.words, given_collection.most) for given_collection in given_collections])
+    largest = max(given_collection.most for given_collection in given_collections)
+    for given_collection in given_collections:
+        rows = list(given_collection.words)
+        assert order(scores, rows) == order(given_collection.words, rows)
+        assert [scores[row] for row in rows] == [
+            given_collection.words[row] * largest // given_collection.most for row in rows
+        ]
         assert all(scores[row] <= largest for row in rows)

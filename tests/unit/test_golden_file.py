@@ -165,8 +165,8 @@ def test_an_unknown_field_names_those_that_there_are():
 )
 def test_what_an_answer_lacks(query, found, kinds):
     asked = GoldenQuery("x", 1, **query)
-    assert [each.kind for each in misses(asked, found, 5, comparable=True)] == kinds
-    assert [each.kind for each in misses(asked, found, 5, comparable=False)] == [k for k in kinds if k != "ranking"]
+    assert [miss.kind for miss in misses(asked, found, 5, comparable=True)] == kinds
+    assert [miss.kind for miss in misses(asked, found, 5, comparable=False)] == [k for k in kinds if k != "ranking"]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, n
     after = rewrite.with_recorded(before.encode(), rewrite.Recorded(rankings), NOW, LABEL)
     found = file.read(after, LABEL)
     assert found.recorded == (NOW if rankings else None)
-    assert [each.ranking for each in found.queries] == [
+    assert [query.ranking for query in found.queries] == [
         rankings.get(number, each.ranking) for number, each in enumerate(read(before))
     ]
     assert comments(after.decode()) == comments(before)

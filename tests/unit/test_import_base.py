@@ -32,9 +32,9 @@ def test_what_is_recorded_of_a_folder_gives_the_same_ids_on_every_machine(folder
 @given(PATHS)
 def test_a_source_outside_the_repository_counts_from_the_base(file: str) -> None:
     bases = [of_folder(Path(folder), TOP) for folder in ("/home/ada/notes", "/home/bob/n")]
-    assert {each.recorded for each in bases} == {OUTSIDE}
-    assert {each.doc_id(each.folder / file) for each in bases} == {file}
-    assert {each.source(each.folder / file) for each in bases} == {file}
+    assert {base.recorded for base in bases} == {OUTSIDE}
+    assert {base.doc_id(base.folder / file) for base in bases} == {file}
+    assert {base.source(base.folder / file) for base in bases} == {file}
 
 
 def test_a_folder_around_the_repository_is_outside() -> None:

@@ -45,7 +45,7 @@ def test_the_order_in_which_tables_meet_does_not_matter() -> None:
         rows = [replace(PIN, **{name: draw.choice(values) for name, values in fields.items()}) for _ in range(4)]
         found = {reduce(joined_link, order) for order in itertools.permutations(rows)}
         assert len(found) == 1
-        assert {joined_link(found.copy().pop(), each) for each in rows} == found
+        assert {joined_link(found.copy().pop(), row) for row in rows} == found
 
 
 def test_only_rows_that_change_are_additions() -> None:

@@ -84,7 +84,7 @@ def test_a_report_is_an_answer_with_lists_and_the_message_after_its_fields():
     kind = result_type(count)
     assert Exactly(answer_schema(kind)).is_valid(got)
     assert not Exactly(answer_schema(kind)).is_valid({key: value for key, value in got.items() if key != "message"})
-    assert [each.path for each in result_keys(kind)][:2] == ["rows", "rows[].n"]
+    assert [result_key.path for result_key in result_keys(kind)][:2] == ["rows", "rows[].n"]
 
 
 def test_a_part_of_an_answer_takes_attributes_of_a_report_and_has_the_keys_that_clients_know():

@@ -23,7 +23,7 @@ SERVERS = [
     Chosen(),
     Chosen(read_only=True),
     Chosen(toolsets="all", read_only=True),
-    *(Chosen(toolsets=each) for each in toolsets()),
+    *(Chosen(toolsets=toolset) for toolset in toolsets()),
     *(Chosen(toolsets="all", exclude_tools=each) for each in catalogue()),
 ]
 
@@ -31,9 +31,9 @@ SERVERS = [
 def texts(server: ToolSelection) -> list[str]:
     """All that a client of the server is told before it calls anything, and what errors suggest."""
     found = [server.instructions(), *(each.about for each in listed(server))]
-    for each in protocol_tools(server):
-        shapes = each.input_schema["properties"].values()
-        found += [each.description, *(shape["description"] for shape in shapes if "description" in shape)]
+    for protocol_tool in protocol_tools(server):
+        shapes = protocol_tool.input_schema["properties"].values()
+        found += [protocol_tool.description, *(shape["description"] for shape in shapes if "description" in shape)]
     for kind in (NoChanges, CollectionMissing, DocumentMissing, IndexFailed):
         found += envelope.failure(kind("It failed."), server)["suggestions"]
     return found
@@ -82,7 +82,7 @@ def test_parameters_of_a_name_have_one_wording():
         for name, shape in tool.schema["properties"].items():
             if name in shared and "learning" not in tool.toolsets:
                 wordings[name].add(shape["description"])
-    assert {name: len(each) for name, each in wordings.items() if name != "collection_name"} == dict.fromkeys(
+    assert {name: len(wording) for name, wording in wordings.items() if name != "collection_name"} == dict.fromkeys(
         shared - {"collection_name"}, 1
     )
     assert wordings["collection_name"] == {

@@ -86,9 +86,9 @@ def test_texts_merge_as_the_recorded_revisions_did():
 @given(LINES, LINES, LINES)
 def test_swapped_sides_give_the_same_text_and_the_same_hunks(base, ours, theirs):
     one, other = merge_texts(base, ours, theirs), merge_texts(base, theirs, ours)
-    assert [each.key for each in one.hunks] == [each.key for each in other.hunks]
-    assert [(each.ours, each.theirs) for each in one.hunks] == [(each.theirs, each.ours) for each in other.hunks]
-    texts = {each.key: "" for each in one.hunks}
+    assert [hunk.key for hunk in one.hunks] == [hunk.key for hunk in other.hunks]
+    assert [(hunk.ours, hunk.theirs) for hunk in one.hunks] == [(hunk.theirs, hunk.ours) for hunk in other.hunks]
+    texts = {hunk.key: "" for hunk in one.hunks}
     assert one.resolved(texts) == other.resolved(texts)
 
 
@@ -102,7 +102,7 @@ def test_nothing_gets_into_a_text_that_no_side_has(base, ours, theirs):
         if isinstance(part, str):
             assert set(split_lines(part)) <= lines
     for take in ("ours", "theirs"):
-        whole = found.resolved({each.key: each.side(take) for each in found.hunks})
+        whole = found.resolved({hunk.key: hunk.side(take) for hunk in found.hunks})
         assert set(split_lines(whole)) <= lines
 
 
@@ -183,7 +183,7 @@ def test_both_texts_of_a_hunk_are_apart_even_without_a_last_line_end():
 
 
 def resolved(found: MergedText, take: str) -> str:
-    return found.resolved({each.key: each.side(take) for each in found.hunks})
+    return found.resolved({hunk.key: hunk.side(take) for hunk in found.hunks})
 
 
 def test_a_carriage_return_belongs_to_its_line():

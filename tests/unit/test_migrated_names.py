@@ -110,4 +110,4 @@ def test_rows_of_different_kinds_and_fields_differ() -> None:
         RowStep(HeaderDifference((), ()), (Project("a"),), ()),
         RowStep(HeaderDifference((CollectionChange("added", None, Collection("a")),), ()), (), ()),
     ]
-    assert len({RowSet().after(each).fingerprint for each in steps}) == len(steps)
+    assert len({RowSet().after(step).fingerprint for step in steps}) == len(steps)

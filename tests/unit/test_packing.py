@@ -46,7 +46,7 @@ def ranked(*found: tuple[str, tuple[int, int]]) -> list[PackableHit]:
 
 
 def places(packed: Packed) -> list[tuple[str | None, tuple[int, int] | None]]:
-    return [(each.path, each.lines) for each in packed.passages]
+    return [(passage.path, passage.lines) for passage in packed.passages]
 
 
 LINES = "".join(f"    line_{number} = {number}\n" for number in range(1, 41))
@@ -71,7 +71,7 @@ def test_documents_come_in_the_order_of_their_best_pieces_and_passages_in_that_o
     both = {"a": document(LINES), "b": document(LINES, "src/b.py")}
     packed = pack(ranked(("b", FIVES[4]), ("a", FIVES[0]), ("b", FIVES[1])), both, 1000)
     assert places(packed) == [("src/b.py", (6, 10)), ("src/b.py", (21, 25)), ("src/a.py", (1, 5))]
-    assert [each.rank for each in packed.passages] == [3, 1, 2]
+    assert [passage.rank for passage in packed.passages] == [3, 1, 2]
 
 
 def test_a_piece_in_the_middle_of_lines_brings_them_whole_without_blank_ones_around():
@@ -210,7 +210,7 @@ def test_nothing_is_packed_of_nothing():
 
 
 TEXTS = st.lists(st.sampled_from(["", "    ", "  x = 1", "y" * 90, "größe", "def f():"]), min_size=1, max_size=40).map(
-    lambda lines: "".join(f"{each}\n" for each in lines)
+    lambda lines: "".join(f"{line}\n" for line in lines)
 )
 
 
@@ -224,12 +224,12 @@ def test_no_budget_is_exceeded_and_every_passage_is_lines_of_its_text(data, budg
         some = spans(texts[number], data.draw(st.integers(1, 9)))
         hits.append(PackableHit(rank, number, (data.draw(st.sampled_from(some)),), tuple(some[:2])))
     packed = pack(hits, documents, budget)
-    shown = "".join(f"{line}\n" for each in packed.passages for line in [*each.shown, ""])
-    assert tokens(shown) <= packed.tokens == sum(each.tokens for each in packed.passages) <= budget
-    assert min(each.rank for each in packed.passages) == 1
-    for each in packed.passages:
-        first, last = each.lines
-        assert each.text == "\n".join(texts[int(each.path.removesuffix(".py"))].split("\n")[first - 1 : last])
+    shown = "".join(f"{line}\n" for passage in packed.passages for line in [*passage.shown, ""])
+    assert tokens(shown) <= packed.tokens == sum(passage.tokens for passage in packed.passages) <= budget
+    assert min(passage.rank for passage in packed.passages) == 1
+    for passage in packed.passages:
+        first, last = passage.lines
+        assert passage.text == "\n".join(texts[int(passage.path.removesuffix(".py"))].split("\n")[first - 1 : last])
     for one, other in pairwise(packed.passages):
         assert one.path != other.path or one.lines[1] < other.lines[0]
     assert packed == pack(hits, documents, budget)

@@ -60,7 +60,7 @@ def test_a_public_class_name_has_one_definition(trees: Trees) -> None:
                 places.setdefault(node.name, []).append(name)
     frameworks = places.pop("VmragRetriever")  # users of each framework look for this name
     assert frameworks == ["vmrag_link/langchain.py", "vmrag_link/llama_index.py"]
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: place for name, place in places.items() if len(place) > 1} == {}
 
 
 def test_the_version_stands_in_two_places_that_agree() -> None:
@@ -118,7 +118,7 @@ def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tupl
     wanted = [Requirement(each) for each in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]]
     for requirement in [*wanted, *(each for extra in extras for each in required(extra))]:
         versions, _ = there[canonicalize_name(requirement.name)]
-        outside = [str(each) for each in versions if each not in requirement.specifier]
+        outside = [str(version) for version in versions if version not in requirement.specifier]
         assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
 
 

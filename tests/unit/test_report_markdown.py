@@ -107,7 +107,7 @@ def test_it_stays_below_the_limit_and_each_document_has_its_share(number: int, l
     assert len(rows) == number or f"{number - len(rows)} more rows" in page.body.text()
     assert len(details) == number or f"{number - len(details)} more documents" in page.body.text()
     assert number == 500 or len(details) == number
-    sizes = [len(each.text()) for each in details]
+    sizes = [len(detail.text()) for detail in details]
     assert min(sizes) * 2 >= max(sizes)
     assert number == 500 or "characters more" in page.body.text()
 
@@ -119,10 +119,12 @@ def test_a_short_report_is_whole() -> None:
 
 
 def test_long_names_leave_room_for_what_changed() -> None:
-    found = report(document(each, ("guide", "n" * 1000 + str(each)), "old", "new " * 50) for each in range(1, 150))
+    found = report(
+        document(number, ("guide", "n" * 1000 + str(number)), "old", "new " * 50) for number in range(1, 150)
+    )
     details = rendered(shown_of(found, 100_000)).css("details")
     assert len(details) == 149
-    assert all("new" in each.css_first("ins").text() for each in details)
+    assert all("new" in detail.css_first("ins").text() for detail in details)
 
 
 def test_answers_come_first_then_documents_then_revisions_without_trailers() -> None:
@@ -154,7 +156,9 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
 )  # fmt: skip
 def test_what_only_rose_because_another_one_vanished_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
     sides = [tuple(RankedChunk(f"c/{each}", 0, 0.5) for each in some) for some in (before, after)]
-    assert [each.mark for each in rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if each.after] == marks
+    assert [
+        rank_row.mark for rank_row in rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if rank_row.after
+    ] == marks
 
 
 def test_rankings_stand_side_by_side() -> None:

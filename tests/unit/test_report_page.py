@@ -147,7 +147,7 @@ def elements(page: str) -> list[LexborNode]:
 
 def skeleton(page: str) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
     """All elements with their attributes, without texts."""
-    return [(str(each.tag), tuple(each.attributes.items())) for each in elements(page)]
+    return [(str(element.tag), tuple(element.attributes.items())) for element in elements(page)]
 
 
 class Nesting(HTMLParser):
@@ -179,7 +179,7 @@ def depths(page: str) -> list[tuple[str, int]]:
             node, number = node.parent, number + 1
         return number
 
-    return [(str(each.tag), depth(each)) for each in elements(page)]
+    return [(str(element.tag), depth(element)) for element in elements(page)]
 
 
 def tame(place: str) -> str:
@@ -199,8 +199,8 @@ def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Cal
     assert len(ids) == len(set(ids))
     links = [each.attributes["href"] or "" for each in found if "href" in each.attributes]
     labels = [each.attributes["aria-labelledby"] for each in found if "aria-labelledby" in each.attributes]
-    assert {each.removeprefix("#") for each in links} | set(labels) <= set(ids)
-    assert all(each.startswith("#") for each in links)
+    assert {link.removeprefix("#") for link in links} | set(labels) <= set(ids)
+    assert all(link.startswith("#") for link in links)
     assert len(links) > len(labels) > 3
 
 
@@ -211,7 +211,11 @@ def test_a_browser_understands_the_nesting_as_it_is_written(made: Callable[[], K
 
 
 def test_headings_leave_out_no_level() -> None:
-    levels = [int(str(each.tag)[1]) for each in elements(written(pages(tame))) if re.fullmatch("h[1-6]", str(each.tag))]
+    levels = [
+        int(str(element.tag)[1])
+        for element in elements(written(pages(tame)))
+        if re.fullmatch("h[1-6]", str(element.tag))
+    ]
     assert levels[0] == levels.count(1) == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
@@ -316,7 +320,7 @@ def test_a_browser_refuses_another_script(tmp_path: Path) -> None:
 def luminance(colour: str) -> float:
     """As WCAG 2 defines it, of `#rrggbb`."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -427,8 +431,8 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
     rows = rankings.rank_rows(query, {"c/b": "c/new"})
-    assert [each.gone for each in rows] == [False, False, False, True]
-    assert [each.was for each in rows] == [(3, True), (2, False), (1, False), None]
+    assert [row.gone for row in rows] == [False, False, False, True]
+    assert [row.was for row in rows] == [(3, True), (2, False), (1, False), None]
     page = written(
         report([document(1, ("c", "new"), "x", "x", old=("c", "b"))], queries=ComparedQueries("f", 1, (query,)))
     )
@@ -491,7 +495,7 @@ def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
     before, after = (tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in some) for some in ("gxy", "xy"))
     query = QueryChange("q", 1, "ranking", before, after)
     marks = tree(written(report(queries=ComparedQueries("f", 1, (query,))))).css(".mark")
-    assert [each.text() for each in marks] == ["gone", "=same place", "=same place"]
+    assert [mark.text() for mark in marks] == ["gone", "=same place", "=same place"]
 
 
 @pytest.mark.parametrize("change", ["none", "scores"])

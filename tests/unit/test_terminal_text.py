@@ -67,8 +67,8 @@ def test_what_nobody_sees_is_written_as_an_escape_and_counted(text: str) -> None
 
 IGNORABLE = "\u00ad\u034f\u061c\u115f\u180b\u180e\u200b\u200c\u200d\u200e\u200f\u202e\u2028\u2066\u3164\ufe00\ufe0f\ufeff\U000e0067\U000e007f\U000e0100"
 AROUND = "aא ب1क\u1820ក👨❤🏴#\u20e3\n(é"
-NEEDED = set("\u200c\u200d\u200e\u200f\u061c\ufe0e\ufe0f\u200b") | {chr(each) for each in range(0x180B, 0x1810)}
-SHAPED = {chr(each) for each in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD)}
+NEEDED = set("\u200c\u200d\u200e\u200f\u061c\ufe0e\ufe0f\u200b") | {chr(number) for number in range(0x180B, 0x1810)}
+SHAPED = {chr(number) for number in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD)}
 """Format characters with a shape of their own, such as the sign of a year."""
 
 

@@ -123,7 +123,7 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
     asked: list[str] = []
     real = objects.blobs
     monkeypatch.setattr(
-        objects, "blobs", lambda where, names: real(where, [asked.append(each) or each for each in names])
+        objects, "blobs", lambda where, names: real(where, [asked.append(name) or name for name in names])
     )
     segments.restore(places, commit, copy)
     assert copy.read_bytes() == file.read_bytes()

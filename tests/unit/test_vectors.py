@@ -128,7 +128,7 @@ def test_scores_equal_the_products_of_whole_numbers(tmp_path_factory, data, dime
     rows, query = data.draw(st.lists(vector, min_size=1, max_size=5)), data.draw(vector)
     exact = ExactVectors([VectorPiece(row(0), b"".join(rows), len(rows), b"")], dimensions=dimensions)
     numbers = [memoryview(each).cast("b") for each in rows]
-    expected = [sum(map(operator.mul, each, memoryview(query).cast("b"))) for each in numbers]
+    expected = [sum(map(operator.mul, number, memoryview(query).cast("b"))) for number in numbers]
     assert exact.scores(query).tolist() == expected
 
 

@@ -126,7 +126,7 @@ def large(case: str) -> tuple[str, str, int | None]:
     text = text_of(7, lines=120_000)  # 5 MB
     line, other = text.replace("\n", " "), text_of(13, lines=24_000)
     digits = [str(number * number % 7919 % 10) for number in range(1_500_000)]
-    others = ["7" if number % 50 == 3 else each for number, each in enumerate(digits)]
+    others = ["7" if number % 50 == 3 else digit for number, digit in enumerate(digits)]
     table = "".join(f"| {number % 50} | value | 0.{number % 10} |\n" for number in range(50_000))
     return {
         "one word": (text, text.replace("7-60000.", "other"), 2),

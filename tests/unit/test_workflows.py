@@ -55,7 +55,7 @@ def test_every_python_that_is_offered_is_tested() -> None:
     ],
 )
 def test_what_runs_the_checks_runs_the_line_of_the_readme(name: str, rest: str) -> None:
-    assert [each["run"] for each in steps(name) if "check.py" in each.get("run", "")] == [CHECKS + rest]
+    assert [step["run"] for step in steps(name) if "check.py" in step.get("run", "")] == [CHECKS + rest]
 
 
 def test_no_other_job_runs_the_checks() -> None:
@@ -67,7 +67,7 @@ def test_no_other_job_runs_the_checks() -> None:
 def test_a_job_ends_and_says_what_it_may_do(name: str) -> None:
     job = JOBS[name]
     assert job["timeout-minutes"] <= 180
-    wanted = {"contents": "read"} if any("actions/checkout" in str(each) for each in steps(name)) else {}
+    wanted = {"contents": "read"} if any("actions/checkout" in str(step) for step in steps(name)) else {}
     if name == "release.publish":
         wanted = {"id-token": "write"}
     if name == "release.attest":
@@ -97,7 +97,7 @@ def test_an_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used(
                 assert "uses: `" in line or not re.search(r"uses: \S+/", line), f"{path.name}: {line}"
                 continue
             pins.setdefault(found[1], set()).add((found[2], found[3]))
-    assert {name: found for name, found in pins.items() if len(found) > 1} == {}
+    assert {name: pin for name, pin in pins.items() if len(pin) > 1} == {}
     assert {"actions/checkout", "actions/setup-python", "pypa/gh-action-pypi-publish"} <= pins.keys()
 
 
@@ -168,7 +168,7 @@ VERSION = vmrag_link.__version__
 def test_a_release_has_a_tag_and_an_entry_of_its_version(
     tag: str, heading: str, released: bool, tmp_path: Path
 ) -> None:
-    [script] = [each["run"] for each in steps("release.build") if "TAG" in each.get("env", {})]
+    [script] = [step["run"] for step in steps("release.build") if "TAG" in step.get("env", {})]
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "CHANGELOG.md").write_text(f"# Changes\n\n{heading}\n\nText.\n")

@@ -204,7 +204,7 @@ class ChromaStore:
                     part.ids,
                     collection_id,
                     [_floats(vector) for vector in part.vectors],
-                    [dict(each) for each in part.metadatas],
+                    [dict(metadata) for metadata in part.metadatas],
                     part.documents,
                     None,
                     TENANT,

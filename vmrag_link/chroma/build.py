@@ -235,13 +235,13 @@ class _Making(NamedTuple):
         if held.collection.name in self.source.stand_ins:
             vectors = [featureless(held.collection.embedding_dimensions)] * len(chunks)
         else:
-            found = self.vectors(self.source.reader, held, {each.row: each.text for each in chunks})
-            vectors = [found[each.row] for each in chunks]
+            found = self.vectors(self.source.reader, held, {chunk.row: chunk.text for chunk in chunks})
+            vectors = [found[chunk.row] for chunk in chunks]
         return Rows(
-            [each.id for each in chunks],
+            [chunk.id for chunk in chunks],
             vectors,
-            [each.metadata for each in chunks],
-            [each.text for each in chunks] if self.stores.store_documents else None,
+            [chunk.metadata for chunk in chunks],
+            [chunk.text for chunk in chunks] if self.stores.store_documents else None,
         )
 
 
@@ -258,9 +258,9 @@ def _batches(documents: Iterable[Placed]) -> Iterator[list[Placed]]:
     """Documents with about `BATCH_CHUNKS` chunks at a time."""
     batch: list[Placed] = []
     size = 0
-    for each in documents:
-        batch.append(each)
-        size += len(each.rows)
+    for document in documents:
+        batch.append(document)
+        size += len(document.rows)
         if size >= BATCH_CHUNKS:
             yield batch
             batch, size = [], 0

@@ -188,7 +188,7 @@ class _Comparison(NamedTuple):
             return _other_number(held, len(ids))
         if strange := set(ids) - wanted:
             return _other_row(held, min(strange))
-        among = [chunk_id(each.header.doc_id, n) for each in documents for n in range(len(each.rows))]
+        among = [chunk_id(document.header.doc_id, n) for document in documents for n in range(len(document.rows))]
         pages = self.store.pages(collection_id, PAGE, among=among, with_vectors=True)
         return next((found for page in pages if (found := self._page(held, page))), "")
 

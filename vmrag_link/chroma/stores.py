@@ -113,9 +113,9 @@ class Stores(Directories):
             return "it is not there" if not path.is_dir() else "it was never finished"
         if seal.format != STORE_FORMAT or seal.settings != self.settings:
             return "it is of another format"
-        for name, each in seal.files.items():
-            if (size := _size(path / name)) != each.size:
-                return f"{name} has {size} bytes instead of {each.size}"
+        for name, file in seal.files.items():
+            if (size := _size(path / name)) != file.size:
+                return f"{name} has {size} bytes instead of {file.size}"
         if _size(path / DATABASE_FILE) < seal.database:
             return f"{DATABASE_FILE} is shorter than it was"
         return _stand_ins_problem(seal, stand_ins)
@@ -126,8 +126,8 @@ class Stores(Directories):
         if seal is None:
             return f"{SEAL} cannot be read"
         with contextlib.suppress(FileNotFoundError):
-            for name, each in seal.files.items():
-                if sha256_of(path / name) != each.sha256:
+            for name, file in seal.files.items():
+                if sha256_of(path / name) != file.sha256:
                     return f"{name} is not what was written"
             return ""
         return "a file is missing"
@@ -150,7 +150,7 @@ class Stores(Directories):
         )
         paths.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
         permissions.settle(folder)
-        for path in (*files, folder / SEAL, *{each.parent for each in files}, folder):
+        for path in (*files, folder / SEAL, *{file.parent for file in files}, folder):
             paths.fsync(path)
 
     def note_held(self, folder: Path, held: Held) -> None:

@@ -44,7 +44,7 @@ def contents_of(collection: Collection, headers: Iterable[DocumentHeader]) -> st
     decisive = [collection.name, collection.embedding_function, collection.embedding_model]
     numbers = [collection.embedding_dimensions, collection.chunking]
     digest = hashlib.sha256(canonical_json(["vmrag-shared", FORMAT, *decisive, *numbers]).encode())
-    for row in sorted((each.doc_id, each.title, each.content_hash, each.metadata) for each in headers):
+    for row in sorted((header.doc_id, header.title, header.content_hash, header.metadata) for header in headers):
         digest.update(canonical_json(row).encode())
     return digest.hexdigest()[:32]
 
@@ -149,7 +149,7 @@ class SharedContents(NamedTuple):
 
     def hashes(self) -> dict[str, str]:
         """The hash of each record's text, by the record's id."""
-        return {_record_id(each): content_hash(each.text) for chunks in self._chunks() for each in chunks}
+        return {_record_id(chunk): content_hash(chunk.text) for chunks in self._chunks() for chunk in chunks}
 
     def seal(self) -> CollectionSeal:
         """What the collection says of itself when it is complete."""
@@ -179,10 +179,10 @@ class SharedContents(NamedTuple):
         repeated = {name for name, number in Counter(self.hashes().values()).items() if number > 1}
         first: dict[str, bytes] = {}
         for chunks in self._chunks():
-            vectors = self.vectors(self.source.reader, self.held, {each.row: each.text for each in chunks})
-            for each in chunks:
-                name, vector = content_hash(each.text), vectors[each.row]
-                yield each, first.setdefault(name, vector) if name in repeated else vector
+            vectors = self.vectors(self.source.reader, self.held, {chunk.row: chunk.text for chunk in chunks})
+            for chunk in chunks:
+                name, vector = content_hash(chunk.text), vectors[chunk.row]
+                yield chunk, first.setdefault(name, vector) if name in repeated else vector
 
     def _chunks(self) -> Iterator[list[ChunkRow]]:
         batch: list[Placed] = []

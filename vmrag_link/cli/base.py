@@ -144,7 +144,7 @@ class _Command(click.Command):
     """A command whose help names the common options in one line."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = (each for each in self.get_params(ctx) if isinstance(each, click.Option))
+        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
         records = (option.get_help_record(ctx) for option in options if _COMMON.isdisjoint(option.opts))
         if rows := list(filter(None, records)):
             with formatter.section("Options"):
@@ -168,8 +168,8 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
             )
 
         made: click.Command = click.command(name, cls=_Command)(wrapped)
-        for each in made.params:
-            _attach_proposals(each)
+        for param in made.params:
+            _attach_proposals(param)
         made.params += common_options()
         return made
 
@@ -282,7 +282,7 @@ class _ProposedText(StringParamType):
         from click.shell_completion import CompletionItem
 
         try:
-            return [CompletionItem(each) for each in _proposals(self._kinds, ctx, incomplete)]
+            return [CompletionItem(proposal) for proposal in _proposals(self._kinds, ctx, incomplete)]
         except (VmragError, OSError):  # a person is typing: the command itself will say it
             return []
 
@@ -307,11 +307,11 @@ def _references(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
 
     found = git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
     yield from found.text.split()
-    yield from (each.name for each in ws.engine.branches() if not reserved(each.name))
+    yield from (branch.name for branch in ws.engine.branches() if not reserved(branch.name))
 
 
 def _collections(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
-    yield from (each.name for each in ws.engine.collections(ws.at()))
+    yield from (collection.name for collection in ws.engine.collections(ws.at()))
 
 
 def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
@@ -331,7 +331,7 @@ def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
 def _ends(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
     """References, also as the other side of a range."""
     before = typed[: typed.rfind("..") + 2] if ".." in typed else ""
-    yield from (f"{before}{each}" for each in _references(ws, ctx, typed))
+    yield from (f"{before}{reference}" for reference in _references(ws, ctx, typed))
 
 
 _BY_METAVAR: tuple[tuple[set[str], _Values], ...] = (

@@ -105,11 +105,11 @@ def _write_trec(folder: Path, report: GoldenReport) -> TrecFiles:
 def _report_lines(
     report: GoldenReport, *, update: bool, with_metrics: bool = False, trec: TrecFiles | None = None
 ) -> Iterator[str]:
-    for each in report.queries:
-        if each.misses:
-            yield from _missed(report, each)
-        if each.recorded:
-            yield from _recorded(report, each)
+    for query in report.queries:
+        if query.misses:
+            yield from _missed(report, query)
+        if query.recorded:
+            yield from _recorded(report, query)
     if report.outdated:
         yield f"{_mark('outdated', 'yellow')}{report.outdated}"
         yield f"{INDENT}To record them again, and see what differs: {UPDATE} && git diff -- {report.file}"
@@ -142,14 +142,14 @@ def _describe_metrics(metrics: GoldenMetrics) -> str:
 
 def _history(found: QualityHistory) -> Iterator[str]:
     yield output.style(f"{'commit':9}{'date':12}{'mrr':8}{'ndcg':8}{'recall':8}missed", dim=True)
-    for each in found.commits:
-        start = f"{each.commit[:7]:9}{each.date:12}"
-        if each.problem:
-            yield f"{start}{output.style('not asked', fg='yellow')}: {each.problem}"
+    for commit in found.commits:
+        start = f"{commit.commit[:7]:9}{commit.date:12}"
+        if commit.problem:
+            yield f"{start}{output.style('not asked', fg='yellow')}: {commit.problem}"
             continue
-        quality = (each.metrics.mrr, each.metrics.ndcg, each.metrics.recall) if each.metrics else ()
+        quality = (commit.metrics.mrr, commit.metrics.ndcg, commit.metrics.recall) if commit.metrics else ()
         numbers = "".join(f"{value:<8.4f}" for value in quality) or f"{'-':8}" * 3
-        yield f"{start}{numbers}{each.missed:<8}{each.subject}"
+        yield f"{start}{numbers}{commit.missed:<8}{commit.subject}"
     if found.shallow:
         yield f"Older commits may be missing: this is a shallow clone. {deepen.HINT}"
 
@@ -179,7 +179,7 @@ def _mark(label: str, colour: str) -> str:
 def _written(report: GoldenReport) -> str:
     if not report.recorded:
         return f"{report.file} holds these rankings already."
-    new = sum(each.recorded == "new" for each in report.queries)
+    new = sum(query.recorded == "new" for query in report.queries)
     return (
         f"Recorded {plural(report.recorded, 'ranking')} in {report.file}: {new} new, {report.recorded - new} changed."
     )

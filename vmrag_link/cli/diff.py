@@ -76,13 +76,13 @@ def command(
 
 
 def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
-    changed = [each for each in report.queries if each.change == "ranking"]
+    changed = [query for query in report.queries if query.change == "ranking"]
     for each in changed:
         yield f"{output.style(' '.join(each.query.split()), bold=True)}  {output.style(f'{report.file}:{each.line}', dim=True)}"
         for name, problem in zip(names, (each.problem_before, each.problem_after), strict=True):
             if problem:
                 yield f"{INDENT}{name}: {problem}"
         yield from side_by_side(names, each.before, each.after, report.names)
-    scores = sum(each.change == "scores" for each in report.queries)
+    scores = sum(query.change == "scores" for query in report.queries)
     same = len(report.queries) - len(changed) - scores
     yield f"{plural(len(report.queries), 'query')}: {len(changed)} ranked differently, {scores} with other scores only, {same} alike"

@@ -46,7 +46,7 @@ def diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
 
 def _file_counts(files: Sequence[FileCounts]) -> str:
     """Of code, how many files differ."""
-    kinds = {kind: sum(getattr(each, kind) for each in files) for kind in MARKS}
+    kinds = {kind: sum(getattr(file, kind) for file in files) for kind in MARKS}
     said = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
     return f"Code: {plural(sum(kinds.values()), 'file')} ({said})"
 
@@ -59,14 +59,14 @@ def _code(diff: WordDiff) -> Iterator[str]:
 def _changes(diff: WordDiff) -> Iterator[str]:
     hidden = 0
     yield from _collections(diff)
-    for each in diff.documents():
-        yield _headline(each.kind, f"{_both_names(diff, each)}{title_beside(each.doc_id, each.title)}")
-        if each.words and each.words.hidden:
-            yield f"{INDENT}{output.style(hidden_suffix(each.words).removeprefix('; '), fg='magenta')}"
-        yield from _fields(each.fields)
-        if each.text:
-            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))
-        hidden += each.words.hidden if each.words else 0
+    for document in diff.documents():
+        yield _headline(document.kind, f"{_both_names(diff, document)}{title_beside(document.doc_id, document.title)}")
+        if document.words and document.words.hidden:
+            yield f"{INDENT}{output.style(hidden_suffix(document.words).removeprefix('; '), fg='magenta')}"
+        yield from _fields(document.fields)
+        if document.text:
+            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(document.text)))
+        hidden += document.words.hidden if document.words else 0
     yield described(diff.found.changes) + hidden_suffix(Words(hidden=hidden))
     yield from _code(diff)
 
@@ -75,27 +75,27 @@ def _stat(diff: WordDiff) -> Iterator[str]:
     yield from _collections(diff)
     width = max((len(diff.names["/".join(change.key)]) for change in diff.found.documents), default=0)
     inserted = deleted = hidden = 0
-    for each in diff.documents():
-        words = each.words or Words()
+    for document in diff.documents():
+        words = document.words or Words()
         inserted, deleted, hidden = inserted + words.inserted, deleted + words.deleted, hidden + words.hidden
         counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
-        yield f"{_headline(each.kind, _both_names(diff, each).ljust(width))} | {counted}"
+        yield f"{_headline(document.kind, _both_names(diff, document).ljust(width))} | {counted}"
     said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
     yield described(diff.found.changes) + said + hidden_suffix(Words(hidden=hidden))
     yield from _code(diff)
 
 
 def _collections(diff: WordDiff) -> Iterator[str]:
-    for each in diff.collections:
-        yield _headline(each.kind, f"{each.name}/ (the collection's settings)")
-        yield from _fields(each.fields)
+    for collection in diff.collections:
+        yield _headline(collection.kind, f"{collection.name}/ (the collection's settings)")
+        yield from _fields(collection.fields)
 
 
 def _fields(fields: Iterable[FieldDiff]) -> Iterator[str]:
     from vmrag_link import worddiff
 
-    for each in fields:
-        yield f"{INDENT}{each.name}: {_render(worddiff.difference(each.before, each.after))}"
+    for field in fields:
+        yield f"{INDENT}{field.name}: {_render(worddiff.difference(field.before, field.after))}"
 
 
 def _render(pieces: Iterable[Piece]) -> str:

@@ -84,8 +84,8 @@ def _title_line(each: PinnedRevision) -> str:
 
 
 def _pins(commits: Sequence[GitCommit]) -> Iterator[str]:
-    for each in commits:
-        yield f"    pinned by {output.style(each.commit[:SHORT_COMMIT], fg='yellow')} {each.subject}"
+    for commit in commits:
+        yield f"    pinned by {output.style(commit.commit[:SHORT_COMMIT], fg='yellow')} {commit.subject}"
 
 
 def _refs(refs: Sequence[str]) -> str:

@@ -185,13 +185,13 @@ def _hand_over(invocation: Invocation, request: ImportRequest) -> int:
     from vmrag_link import toolset
 
     handlers: dict[str, Callable[[Invocation, ImportRequest], int]] = {}
-    for each in request.sources:
-        scheme = each.partition("://")[0].lower() if "://" in each else FILE
+    for source in request.sources:
+        scheme = source.partition("://")[0].lower() if "://" in source else FILE
         found = next((one for one in toolset.installed().toolsets.values() if scheme in one.imports), None)
         if found is None:
             what = "takes files into a library" if scheme == FILE else f"takes {scheme}: addresses"
             raise UsageInvalid(
-                f"No toolset that is installed here {what}: {shortened(each)}",
+                f"No toolset that is installed here {what}: {shortened(source)}",
                 hint="Save what it leads to as a file, and: vmrag import FILE --collection NAME",
             )
         handlers[found.absolute(found.imports[scheme])] = found.load(found.imports[scheme])

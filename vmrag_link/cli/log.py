@@ -215,7 +215,7 @@ class Graph:
             return
         self._columns[at] = parents[0]
         if self._columns.count(parents[0]) > 1:
-            left, right = (number for number, each in enumerate(self._columns) if each == parents[0])
+            left, right = (number for number, column in enumerate(self._columns) if column == parents[0])
             yield from self._removed(right, left)
 
     def _inserted(self, at: int, parent: str) -> str:

@@ -318,7 +318,7 @@ def _install(
         return FAILED_CHECK if report.differs else OK
     reports = operation.install_all(directory, flags, scope, replace=replace, rules=rules)
     lines = [line for report in reports.clients for line in _installed(report, flags)]
-    alone = [line for each in reports.clients for line in _not_shared(each)]
+    alone = [line for client in reports.clients for line in _not_shared(client)]
     written = [file for report in reports.clients for file in report.rules]
     files = {file.file: file for file in sorted(written, key=lambda file: file.changed)}
     invocation.emit(reports, [*lines, *alone[:1], *_rules_lines(files.values()), *refusals(reports.refused)])
@@ -334,7 +334,7 @@ def _uninstall(invocation: Invocation, directory: Path, name: str | None, scope:
         invocation.emit(report, uninstalled(report))
         return OK
     reports = operation.uninstall_all(directory, scope, rules=rules)
-    lines = [line for each in reports.clients for line in uninstalled(each)]
+    lines = [line for client in reports.clients for line in uninstalled(client)]
     lines += removed_rules(reports.rules)
     nothing = [] if lines or reports.refused else ["No client's file has the server."]
     invocation.emit(reports, [*lines, *nothing, *refusals(reports.refused)])

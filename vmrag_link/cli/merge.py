@@ -58,7 +58,7 @@ def merge_lines(report: MergeReport) -> list[str]:
         case "aborted":
             lines = [f"Gave up the merge of {report.source}."]
         case "conflict":
-            lines = [f"{output.style('conflict', fg='red')}  {each}" for each in report.conflicts]
+            lines = [f"{output.style('conflict', fg='red')}  {conflict}" for conflict in report.conflicts]
             lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
             lines = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]

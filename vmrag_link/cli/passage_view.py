@@ -118,13 +118,13 @@ def _wrapped(text: str, width: int) -> Iterator[_Line]:
 def _paragraphs(text: str) -> Iterator[list[_Word]]:
     """The words of each paragraph, heading, indented line, and line of a list or a table."""
     words: list[_Word] = []
-    for found in re.finditer(r"(\n\s*)?(\S+)", text.rstrip()):  # whose end would take long
-        gap = found[1] or ""
-        begins = gap.count("\n") > 1 or (gap and (gap != "\n" or not found[2][0].isalnum()))
+    for match in re.finditer(r"(\n\s*)?(\S+)", text.rstrip()):  # whose end would take long
+        gap = match[1] or ""
+        begins = gap.count("\n") > 1 or (gap and (gap != "\n" or not match[2][0].isalnum()))
         if words and (begins or (gap and text[words[0].start] == "#")):
             yield words
             words = []
-        words.append(_Word(found.start(2), found.end()))
+        words.append(_Word(match.start(2), match.end()))
     if words:
         yield words
 

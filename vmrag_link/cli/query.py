@@ -203,9 +203,9 @@ _APART = {
 def _refuse_together(context: click.Context) -> None:
     """Raises `UsageInvalid` for what one call cannot have together."""
     typed = [
-        each
-        for each in context.command.params
-        if context.get_parameter_source(each.name or "") == ParameterSource.COMMANDLINE
+        param
+        for param in context.command.params
+        if context.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE
     ]
     given = [each.human_readable_name if isinstance(each, click.Argument) else each.opts[-1] for each in typed]
     for option, (others, why, hint) in _APART.items():
@@ -269,18 +269,18 @@ def _weak_lines(report: PassageReport | PackedReport) -> Iterator[str]:
 def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     from vmrag_link.cli import answering
 
-    moved = any(not each.same for each in report.changes)
+    moved = any(not change.same for change in report.changes)
     files = report.commit if report.kb.sources or not report.since else ""
     asked = " and the files of ".join(each[:7] for each in (report.since, files) if each)
     yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
     yield from answering.ranking_lines(report.before, report.after, report.names)
-    for each in report.documents:
-        yield f"{output.style(report.names[each.document], bold=True)} was {each.kind}:"
-        if each.uncommitted:
+    for document in report.documents:
+        yield f"{output.style(report.names[document.document], bold=True)} was {document.kind}:"
+        if document.uncommitted:
             yield f"{passage_view.INDENT}uncommitted"
-        for commit in each.commits:
+        for commit in document.commits:
             yield f"{passage_view.INDENT}{commit.commit[:10]}  {commit.date[:10]}  {headline(commit.message)}"
-        for info in each.revisions:
+        for info in document.revisions:
             yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {headline(info.message)}"
     if moved and not report.documents:
         yield "None of these documents has changed: others have, beside which they are ranked."

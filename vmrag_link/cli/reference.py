@@ -38,7 +38,7 @@ def reference() -> str:
 
 def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:
     own = [option for option in _options(command) if option not in common]
-    arguments = [_written(each) for each in command.params if isinstance(each, click.Argument)]
+    arguments = [_written(param) for param in command.params if isinstance(param, click.Argument)]
     usage = " ".join(["vmrag", name, *(["[OPTIONS]"] if own else []), *arguments])
     if isinstance(command, click.Group):
         usage += f" {'|'.join(command.commands)}"
@@ -48,8 +48,8 @@ def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -
 
 def _options(command: click.Command) -> list[tuple[str, str]]:
     """How each option is written, and its help. click's versions format options differently."""
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
-    return [(_written(each), f"{each.help or ''}{' Required.' * each.required}".strip()) for each in options]
+    options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+    return [(_written(option), f"{option.help or ''}{' Required.' * option.required}".strip()) for option in options]
 
 
 def _written(parameter: click.Parameter) -> str:

@@ -36,9 +36,9 @@ def command(invocation: Invocation, *, trust: str | None, forget: str | None) ->
 
 
 def _remote_lines(report: RemotesReport) -> Iterator[str]:
-    for each in report.remotes:
-        yield f"{output.style(each.name, bold=True)}  {each.url}" if each.name != each.url else each.name
-        yield from (f"  {head[:7]}  {name}" for name, head in each.branches.items())
+    for remote in report.remotes:
+        yield f"{output.style(remote.name, bold=True)}  {remote.url}" if remote.name != remote.url else remote.name
+        yield from (f"  {head[:7]}  {name}" for name, head in remote.branches.items())
     if report.problem:
         yield f"{report.remote}: {report.problem}"
         yield f"Next: {report.hint}"

@@ -132,10 +132,10 @@ def _revisions(sign: str, found: RevisionList) -> Iterator[str]:
 
 
 def _documents(report: ReportSummary) -> Iterator[str]:
-    for each in report.collections:
-        letter, colour = ("M", "yellow") if each.kind == "modified" else (each.kind[0].upper(), "cyan")
-        yield f" {output.style(letter, fg=colour)}  {each.name}/ (the collection's settings)"
-    width = max((len(_names(each)) for each in report.documents), default=0)
+    for collection in report.collections:
+        letter, colour = ("M", "yellow") if collection.kind == "modified" else (collection.kind[0].upper(), "cyan")
+        yield f" {output.style(letter, fg=colour)}  {collection.name}/ (the collection's settings)"
+    width = max((len(_names(document)) for document in report.documents), default=0)
     for line in report.documents:
         letter, colour = _MARKS[line.kind]
         words = f"+{line.words.inserted} -{line.words.deleted}{hidden_suffix(line.words)}"
@@ -169,9 +169,9 @@ def _describe_query(query: QueryChange, differs: str, queries: ComparedQueries) 
     for said in (query.problem_before, query.problem_after, *query.missed_after, differs):
         if said:
             yield f"{_INDENT}{said}"
-    for each in ranking_changes(query.before, query.after):
-        if each.rank_before != each.rank_after:
-            yield f"{_INDENT}{replace(each, document=ranked_name(each.document, queries))}"
+    for ranking_change in ranking_changes(query.before, query.after):
+        if ranking_change.rank_before != ranking_change.rank_after:
+            yield f"{_INDENT}{replace(ranking_change, document=ranked_name(ranking_change.document, queries))}"
 
 
 _WIDTH = 60

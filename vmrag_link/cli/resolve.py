@@ -161,13 +161,13 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
 def _open_merge(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
     """The open merge with the conflicts named, by default all."""
     report = operation.conflicts(ws, wanted)
-    rows = tuple(each for each in report.conflicts if not wanted or each.id in wanted)
+    rows = tuple(conflict for conflict in report.conflicts if not wanted or conflict.id in wanted)
     return msgspec.structs.replace(report, conflicts=rows)
 
 
 def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport:
     """One text after the other; each is stored before the next one is opened."""
-    rows = [each for each in report.conflicts if text_field(each.conflict)]
+    rows = [conflict for conflict in report.conflicts if text_field(conflict.conflict)]
     if not rows:
         raise UsageInvalid("No text is in conflict.", hint="vmrag resolve --list")
     for row in rows:

@@ -89,7 +89,7 @@ def _questions(report: ResolveReport, wanted: Sequence[str]) -> Iterator[OpenPar
                         yield OpenPart(row, field, number)
             elif field == METADATA and row.conflict.keys:
                 parts = map(key_field, row.conflict.keys)
-                yield from (OpenPart(row, each) for each in parts if each not in row.choices)
+                yield from (OpenPart(row, part) for part in parts if part not in row.choices)
             else:
                 yield OpenPart(row, field)
 

@@ -148,8 +148,8 @@ def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator
         yield from _describe_uncovered(report, most)
         yield from _describe_folders(report, most)
         return
-    for each in report.sources:
-        yield from _source(each)
+    for source in report.sources:
+        yield from _source(source)
     if report.removed:
         yield f"Removed from the work tree, not committed: {first_of(report.removed, NAMED)}"
     if report.untracked:
@@ -242,8 +242,8 @@ def _left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:
         return
     yield f"{plural(len(rows), 'file')} left out:"
     reasons: dict[str, list[str]] = {}
-    for each in rows:
-        reasons.setdefault(each.reason, []).append(each.path)
+    for row in rows:
+        reasons.setdefault(row.reason, []).append(row.path)
     for reason, paths in sorted(reasons.items()):
         shown = paths if most is None else paths[:most]
         yield f"  {reason}:"

@@ -154,14 +154,17 @@ def change_lines(changes: PendingChanges, most: int | None) -> Iterator[str]:
 
 
 def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
-    lines = [_Line(each.kind, "", f"{each.name}/ ({_OF_COLLECTION[each.kind]})") for each in changes.collections]
+    lines = [
+        _Line(collection.kind, "", f"{collection.name}/ ({_OF_COLLECTION[collection.kind]})")
+        for collection in changes.collections
+    ]
     lines += [
         _Line(
-            each.kind,
-            (each.collection, each.kind),
-            f"{each.shown_name}{title_beside(each.doc_id, each.title)}",
+            document.kind,
+            (document.collection, document.kind),
+            f"{document.shown_name}{title_beside(document.doc_id, document.title)}",
         )
-        for each in changes.documents
+        for document in changes.documents
     ]
     if lines:
         yield ""
@@ -181,8 +184,8 @@ def _file_lines(files: Sequence[SourceChange], most: int | None) -> Iterator[str
 def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
     """Each group gets as many lines as any other; what one does not need is shared by the rest."""
     groups: dict[Hashable, list[_Line]] = {}
-    for each in lines:
-        groups.setdefault(each.group, []).append(each)
+    for line in lines:
+        groups.setdefault(line.group, []).append(line)
     left = len(lines) if most is None else most
     hidden: dict[str, int] = {}
     shares: dict[Hashable, int] = {}
@@ -190,9 +193,9 @@ def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
         shares[group] = min(len(groups[group]), max(1, left // (len(groups) - number)))
         left -= shares[group]
     for group, members in groups.items():
-        yield from (_coloured_line(each) for each in members[: shares[group]])
-        for each in members[shares[group] :]:
-            hidden[each.kind] = hidden.get(each.kind, 0) + 1
+        yield from (_coloured_line(member) for member in members[: shares[group]])
+        for member in members[shares[group] :]:
+            hidden[member.kind] = hidden.get(member.kind, 0) + 1
     if hidden:
         more = enumerated([f"{number} more {kind}" for kind, number in hidden.items()])
         yield f"{_INDENT}… and {more} (-v shows all)"

@@ -96,7 +96,7 @@ def command(
     lines = [*_hooks(report), *_everything(report, removed)]
     if remote:
         lines.append(f"Deleted on {remote}: {', '.join(removed.refs) or 'nothing, it has no knowledge'}")
-    lines += [line for each in files.clients for line in mcp.uninstalled(each)] + mcp.removed_rules(files.rules)
+    lines += [line for client in files.clients for line in mcp.uninstalled(client)] + mcp.removed_rules(files.rules)
     lines += mcp.refusals(files.refused)
     invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
 

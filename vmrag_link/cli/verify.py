@@ -61,7 +61,7 @@ def _lines(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
         yield from _finding(finding)
     drops = [each.commit for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error"]
     if drops and acceptable:
-        trailers = " ".join(f"-m '{history.ACCEPT_DROP}: {each}'" for each in dict.fromkeys(drops))
+        trailers = " ".join(f"-m '{history.ACCEPT_DROP}: {drop}'" for drop in dict.fromkeys(drops))
         yield f"To accept a loss: git commit --allow-empty -m 'Accept the loss' {trailers}"
     if report.shallow:
         yield f"{_mark('information', 'cyan')}History is cut here (a shallow clone): not every commit could be compared."
@@ -74,7 +74,7 @@ def _lines(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
 
 
 def _verdict(report: VerifyReport) -> str:
-    errors = sum(each.level == "error" for each in report.findings)
+    errors = sum(finding.level == "error" for finding in report.findings)
     if errors:
         return plural(errors, "error")
     if not report.commits:

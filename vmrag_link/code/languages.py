@@ -226,8 +226,8 @@ def stamps() -> Mapping[str, tuple[int, int] | None]:
     """
     import importlib.util  # the process that cuts does not need it
 
-    packages = sorted({_RUNTIME, *(each.distribution for each in GRAMMARS.values())})
-    return {each: _stamp(importlib.util.find_spec(each.replace("-", "_"))) for each in packages}
+    packages = sorted({_RUNTIME, *(grammar.distribution for grammar in GRAMMARS.values())})
+    return {package: _stamp(importlib.util.find_spec(package.replace("-", "_"))) for package in packages}
 
 
 def _stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:

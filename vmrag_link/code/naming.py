@@ -114,9 +114,11 @@ def _only_symbol(node: Node, grammar: Grammar) -> Node | None:
     if node.named_child_count > _MOST_IN_WRAPPER:
         return None
     found = [
-        each
-        for each in node.named_children
-        if each.type in grammar.symbols or each.type in grammar.wrappers or each.type in grammar.assigned
+        named_child
+        for named_child in node.named_children
+        if named_child.type in grammar.symbols
+        or named_child.type in grammar.wrappers
+        or named_child.type in grammar.assigned
     ]
     return found[0] if len(found) == 1 else None
 
@@ -262,7 +264,12 @@ def _declarator_inside(node: Node) -> Node | None:
     if not node.type.endswith("_declarator") or node.named_child_count > _MOST_IN_WRAPPER:
         return None
     return next(
-        (each for each in node.named_children if each.type.endswith(("_declarator", "identifier", "_name"))), None
+        (
+            named_child
+            for named_child in node.named_children
+            if named_child.type.endswith(("_declarator", "identifier", "_name"))
+        ),
+        None,
     )
 
 
@@ -294,13 +301,15 @@ def _signature(first: int, node: Node, body: Node | None, data: bytes) -> str:
 def _after_attributes(node: Node) -> int:
     """Where the declaration begins behind annotations on lines of their own."""
     first = node.start_byte
-    for each in node.named_children[:_MOST_IN_WRAPPER] if node.named_child_count <= 4 * _MOST_IN_WRAPPER else ():
-        if each.type == "modifiers" and each.named_child_count <= _MOST_IN_WRAPPER:
-            marks = [part for part in each.named_children if "annotation" in part.type or part.type == "attribute"]
+    for named_child in node.named_children[:_MOST_IN_WRAPPER] if node.named_child_count <= 4 * _MOST_IN_WRAPPER else ():
+        if named_child.type == "modifiers" and named_child.named_child_count <= _MOST_IN_WRAPPER:
+            marks = [
+                part for part in named_child.named_children if "annotation" in part.type or part.type == "attribute"
+            ]
             if marks and marks[-1].end_point.row < node.end_point.row:
                 first = marks[-1].end_byte
-        elif each.type in ("attribute_list", "decorator", "comment"):
-            first = each.end_byte
+        elif named_child.type in ("attribute_list", "decorator", "comment"):
+            first = named_child.end_byte
         else:
             break
     return first
@@ -311,7 +320,7 @@ def _first(node: Node, *types: str) -> Node | None:
     if node.named_child_count > 4 * _MOST_IN_WRAPPER:
         return None
     children = node.named_children
-    return next((each for kind in types for each in children if each.type == kind), None)
+    return next((child for kind in types for child in children if child.type == kind), None)
 
 
 def _text(node: Node, data: bytes) -> str:

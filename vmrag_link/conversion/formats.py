@@ -151,7 +151,7 @@ def missing_extra(found: Format) -> str:
     """What a file of this format lacks here to be converted, to follow its name; empty if
     nothing.
     """
-    if all(importlib.util.find_spec(each) for each in found.needs):
+    if all(importlib.util.find_spec(need) for need in found.needs):
         return ""
     return f"needs the extra {found.extra!r} to be read ({extras.how_to_install(found.extra)})"
 

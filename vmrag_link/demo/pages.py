@@ -187,10 +187,10 @@ def _entries(node: Definition) -> Iterator[DocEntry]:
             yield DocEntry(node.name, node.name + _signature(node), doc)
         return
     methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-    documented = [each for each in methods if not each.name.startswith("_") and _doc(each)]
+    documented = [method for method in methods if not method.name.startswith("_") and _doc(method)]
     if not documented and not _doc(node):
         return
-    made = next((each for each in methods if each.name == "__init__"), None)
+    made = next((method for method in methods if method.name == "__init__"), None)
     yield DocEntry(node.name, f"class {node.name}{_signature(made, bound=True) if made else ''}", _doc(node))
     for each in documented:
         decorators = {ast.unparse(decorator) for decorator in each.decorator_list}

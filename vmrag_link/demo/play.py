@@ -174,7 +174,7 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
             narrator.answer(answers[-1])
         how = "reused" if bound and all(item in known.items() for item in bound) else "made"
         visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
-        if any(_same(visits[-1], each) for each in visits[:-1] if each.branch == branch):
+        if any(_same(visits[-1], visit) for visit in visits[:-1] if visit.branch == branch):
             narrator.remark(f"The answers are the same as when {branch} was checked out before, score for score.")
     return tuple(visits)
 
@@ -191,14 +191,14 @@ def _answer(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
 
 def _checks(branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:
     expected = BranchDifference(*(_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
-    returns = [(each, visits[number - 2]) for number, each in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
-    answers = [(each, answer) for each in visits for answer in each.answers]
+    returns = [(visit, visits[number - 2]) for number, visit in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
+    answers = [(visit, answer) for visit in visits for answer in visit.answers]
     return (
         Check("The two branches pin two revisions.", branches[story.MAIN] != branches[story.NEXT]),
         Check("They differ in the documents that were changed, and in no others.", difference == expected),
         Check(
             "Each checkout brought back its branch's pin.",
-            all(each.revision == branches[each.branch] for each in visits),
+            all(visit.revision == branches[visit.branch] for visit in visits),
         ),
         Check(
             "Every answer came from the revision that the checked-out code pins.",
@@ -217,14 +217,14 @@ def _same(each: Visit, other: Visit) -> bool:
 def _kept_promise(question: story.Question, visits: tuple[Visit, ...], number: int) -> Check:
     """What a question must show of the difference between the branches."""
     on_main, on_next = (
-        {each.branch: each.answers[number] for each in visits}[name] for name in (story.MAIN, story.NEXT)
+        {visit.branch: visit.answers[number] for visit in visits}[name] for name in (story.MAIN, story.NEXT)
     )
     gone = set(_ids(question.never))
     ok = gone <= set(on_main.documents) and gone.isdisjoint(on_next.documents)
     if question.first:
         best = on_next.results[0] if on_next.results else None
         ok &= best is not None and best.doc_id == f"{question.first}.md" and question.says in best.text
-        ok &= all(question.says not in found.text for found in on_main.results)
+        ok &= all(question.says not in result.text for result in on_main.results)
     return Check(f"{question.text!r} shows {question.about}.", ok)
 
 

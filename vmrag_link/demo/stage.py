@@ -85,8 +85,8 @@ class Stage:
 
     def views(self) -> dict[str, int]:
         """The existing views: name and inode, which differs for a new one of that name."""
-        folders = [each for each in self.places.views.iterdir() if each.is_dir()]
-        return {each.name: each.stat().st_ino for each in folders}
+        folders = [path for path in self.places.views.iterdir() if path.is_dir()]
+        return {folder.name: folder.stat().st_ino for folder in folders}
 
     def _run_timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
         argv = [*OURS, *words[1:]] if words[0] == "vmrag" else list(words)

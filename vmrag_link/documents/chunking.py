@@ -311,4 +311,4 @@ def _blocks(lines: Iterable[Line]) -> Iterator[Part]:
 
 
 def _part(lines: list[Line]) -> Part:
-    return Part(lines[0].start, lines[-1].end, any(each.fenced for each in lines))
+    return Part(lines[0].start, lines[-1].end, any(line.fenced for line in lines))

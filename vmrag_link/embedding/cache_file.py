@@ -135,5 +135,5 @@ def _files(database: Path) -> list[Path]:
 
 
 def remove(database: Path) -> None:
-    for each in _files(database):
-        each.unlink(missing_ok=True)
+    for file in _files(database):
+        file.unlink(missing_ok=True)

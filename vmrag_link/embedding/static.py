@@ -91,8 +91,8 @@ class StaticModel(Model):
         require_unicode(texts)
         tokens = [self._tokenizer.packed(text) for text in texts]
         if "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW * ID_BYTES:
-            return [self._unit_vector(self._summed_plainly(each)) for each in tokens]
-        return [self._vector(each) for each in tokens]
+            return [self._unit_vector(self._summed_plainly(token)) for token in tokens]
+        return [self._vector(token) for token in tokens]
 
     def _unit_vector(self, total: list[float]) -> Vector:
         length = math.sqrt(math.fsum(each * each for each in total))
@@ -172,7 +172,7 @@ class BytePairTokenizer:
         self._ranks: Mapping[str, int] = dict(zip(model["merges"], count()))
         self._special = {each["content"]: each["id"] for each in found["added_tokens"]}
         self._split = re.compile(f"({'|'.join(map(re.escape, self._special))})").split
-        words = "|".join(f"[{re.escape(each)}]+" for each in groups)
+        words = "|".join(f"[{re.escape(group)}]+" for group in groups)
         self._cut = re.compile(f"{SPACE}*(?:{words})|{SPACE}+|.", re.DOTALL).findall
         self._remembered: dict[str, bytes] = {}
         self._size = 0
@@ -252,7 +252,7 @@ class BytePairTokenizer:
                     heapq.heappush(queue, (rank, at, f"{token}{symbols[following]}"))
             if (previous := before[at]) >= 0 and (rank := ranks.get(f"{symbols[previous]} {token}")) is not None:
                 heapq.heappush(queue, (rank, previous, f"{symbols[previous]}{token}"))
-        return [each for each in symbols if each is not None]
+        return [symbol for symbol in symbols if symbol is not None]
 
 
 def _pack(ids: Iterable[int]) -> bytes:

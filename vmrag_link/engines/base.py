@@ -120,7 +120,7 @@ def misplaced_root(engine: Engine) -> str:
     root = engine.branch(ROOT_BRANCH)
     if root and len([*engine.log(root.head, limit=3)]) == _ROOT_DEPTH:
         return ""
-    heads = [each.head for each in engine.branches() if not reserved(each.name)]
+    heads = [branch.head for branch in engine.branches() if not reserved(branch.name)]
     for head in (*heads, *([root.head] if root else ()), *engine.known_heads()):
         if engine.has_revision(head):
             history = [info.revision for info in engine.log(head)]
@@ -140,7 +140,7 @@ def own_revisions(engine: Engine, revision: str, other: str) -> list[RevisionInf
     common, left = engine.parents([other]), [revision]
     while left:
         info = infos[left[-1]]
-        ahead = next((each for each in info.parents if each not in common and each not in found), None)
+        ahead = next((parent for parent in info.parents if parent not in common and parent not in found), None)
         if ahead is None:
             found[left.pop()] = info
         else:
@@ -185,7 +185,10 @@ class Write(Record, frozen=True):
         listed = self.put_documents if isinstance(self.put_documents, list | tuple) else ()
         later = (
             self.put_projects
-            or any(each.import_base or each.chunking.strategy != "characters" for each in self.put_collections)
+            or any(
+                put_collection.import_base or put_collection.chunking.strategy != "characters"
+                for put_collection in self.put_collections
+            )
             or any(each.table != "documents" for each in listed)
         )
         return 2 if later else 1

@@ -211,7 +211,7 @@ class BaseSession(ABC, Generic[P]):
     def note_committed(self) -> None:
         """Remove the note, if no branch has uncommitted rows any more."""
         with self.writing("note what is committed"):
-            if not any(each.dirty for each in self.branches()):
+            if not any(branch.dirty for branch in self.branches()):
                 (self.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
     # -- branches

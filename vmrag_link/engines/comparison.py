@@ -77,7 +77,7 @@ class RowComparison(ABC, Generic[S]):
         old, new = self._committed(old), self._committed(new)
         if isinstance(old, Working) and isinstance(new, Working):
             found = self.difference(old, new)
-            sides = {each.key: (each.before, each.after) for each in found.documents}
+            sides = {document.key: (document.before, document.after) for document in found.documents}
             return HeaderDifference(found.collections, records_of(HeaderChange, headers(sides)))
         with self.compared(old, new) as compared:  # without reading the texts; one side at least is a revision
             documents = of_all_tables(compared.headers(times=times), headers(compared.logical(times=times)))
@@ -225,7 +225,7 @@ def logical(
     differs in its times alone counts as changed.
     """
     found: dict[DocumentKey, DocumentSides] = {}
-    for before, after in itertools.chain.from_iterable(each.values() for each in tables):
+    for before, after in itertools.chain.from_iterable(table.values() for table in tables):
         if before and after and before.key == after.key:
             if times or not equal(before, after):
                 found[after.key] = before.header, after

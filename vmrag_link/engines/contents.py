@@ -58,8 +58,8 @@ class RowSet(NamedTuple):
     def after(self, step: RowStep) -> RowSet:
         """What it becomes by a step."""
         changes: tuple[HeaderChange | CollectionChange, ...] = (*step.rows.documents, *step.rows.collections)
-        lost = _product([*(each.before for each in changes if each.before), *step.removed_projects])
-        come = _product([*(each.after for each in changes if each.after), *step.projects])
+        lost = _product([*(change.before for change in changes if change.before), *step.removed_projects])
+        come = _product([*(change.after for change in changes if change.after), *step.projects])
         return RowSet(self.product * come * pow(lost, -1, _PRIME) % _PRIME)
 
 
@@ -88,7 +88,7 @@ class Steps:
         )
 
     def _read(self, revision: str) -> dict[str, Project]:
-        return {each.key: each for each in self._engine.projects(revision)}
+        return {project.key: project for project in self._engine.projects(revision)}
 
 
 def _product(rows: Iterable[Row | DocumentHeader]) -> int:

@@ -76,7 +76,7 @@ class Look(ABC):
 
     def tables(self) -> list[Table]:
         version = self.version()
-        return [each for each in TABLES if each.since <= version]
+        return [table for table in TABLES if table.since <= version]
 
     def rows(self, since: str | None) -> Iterator[Row]:
         """The rows that are records; raises as `stored`."""
@@ -101,20 +101,22 @@ class Look(ABC):
         Two documents of one name could not be told apart. None of our programs makes such an id
         twice.
         """
-        tables = [each for each in self.tables() if each in LOGICAL]
-        found = zip(tables, self.answers([_twins_query(each) for each in tables]), strict=True)
+        tables = [table for table in self.tables() if table in LOGICAL]
+        found = zip(tables, self.answers([_twins_query(table) for table in tables]), strict=True)
         return next((f"a row of {each.name} has the name of a document" for each, row in found if row is not None), "")
 
     def has_longer(self, since: str | None, most: int) -> bool:
         """Whether a text, or one that differs from `since`, is longer than so many bytes."""
-        texts = [each for each in self.tables() if each in WITH_TEXTS]
+        texts = [table for table in self.tables() if table in WITH_TEXTS]
         longer = [
-            f"{each.name} WHERE octet_length(content) > {most:d}"
+            f"{text.name} WHERE octet_length(content) > {most:d}"
             if since is None
-            else f"{self.changed(each, since)} WHERE octet_length(to_content) > {most:d}"
-            for each in texts
+            else f"{self.changed(text, since)} WHERE octet_length(to_content) > {most:d}"
+            for text in texts
         ]
-        return any(each is not None for each in self.answers([f"SELECT 1 AS v FROM {each} LIMIT 1" for each in longer]))
+        return any(
+            answer is not None for answer in self.answers([f"SELECT 1 AS v FROM {each} LIMIT 1" for each in longer])
+        )
 
     def too_much_for_links(self) -> str:
         """What stands beside links, or what of them is too large; empty if nothing."""
@@ -124,9 +126,9 @@ class Look(ABC):
             return f"{_words(table)} beside links"
         if not self.has_links():
             return ""
-        size = " + ".join(f"ifnull(octet_length({each}), 0)" for each in Link.__struct_fields__)
+        size = " + ".join(f"ifnull(octet_length({struct_field}), 0)" for struct_field in Link.__struct_fields__)
         values = ("count(*)", f"ifnull(max({size}), 0)")
-        count, longest = map(int, self.answers([f"SELECT {each} AS v FROM git_links" for each in values]))
+        count, longest = map(int, self.answers([f"SELECT {value} AS v FROM git_links" for value in values]))
         if count > MOST_LINKS:
             return f"more than {MOST_LINKS:,} links"
         return f"a link of more than {LONGEST_LINK:,} bytes" if longest > LONGEST_LINK else ""
@@ -266,8 +268,8 @@ class Looker(ABC):
 def _require_links(look: Look, where: str) -> None:
     if much := look.too_much_for_links():
         raise inspection.not_taken(where, f"it holds {much}")
-    for each in look.links():
-        inspection.require_link(each)
+    for link in look.links():
+        inspection.require_link(link)
 
 
 def _require_schema(look: Look, revision: str) -> None:

@@ -68,7 +68,7 @@ def standing_for(kb: Path, engine: EngineName) -> str:
 
 def write(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> None:
     lines = [f"{_HEADER} {head}", *(f"{old} {new}" for old, new in sorted(names.items()))]
-    write_atomically(path(kb, engine), "".join(f"{each}\n" for each in lines).encode())
+    write_atomically(path(kb, engine), "".join(f"{line}\n" for line in lines).encode())
 
 
 FILES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}

@@ -326,8 +326,8 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         for joining, undo in taken_back.items():
             self._begin_merge(place, joining)
             self._store(place, undo)
-        for each in rows:
-            self._store(place, each)
+        for row in rows:
+            self._store(place, row)
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
         with self.writing(f"clean the branch {branch}"):
@@ -357,9 +357,11 @@ def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
         )
     brought = engine.diff(base, joining)
     names = [change.key for change in brought.collections]
-    held = {each.name: each for each in engine.collections(revision)}
+    held = {collection.name: collection for collection in engine.collections(revision)}
     documents = {each.key: each for each in _documents_of(engine, revision, brought)}
-    projects = {each.key: each for each in engine.projects(revision, ids=[each.key for each in brought.projects])}
+    projects = {
+        project.key: project for project in engine.projects(revision, ids=[project.key for project in brought.projects])
+    }
     return Write(
         put_collections=[held[name] for name in names if name in held],
         remove_collections=[name for name in names if name not in held],

@@ -31,14 +31,14 @@ class Table(Record, frozen=True):
     def stored(self, version: int) -> tuple[str, ...]:
         """The columns that the table has in this version."""
         later = dict(self.later)
-        return tuple(each for each in self.columns if later.get(each, 1) <= version)
+        return tuple(column for column in self.columns if later.get(column, 1) <= version)
 
     def selected(self, version: int, prefix: str = "") -> list[str]:
         """All columns as SQL; what a version lacks is empty.
 
         So is what a row lacks that was written before its table had the column.
         """
-        return [self._selected(each, version, prefix) for each in self.columns]
+        return [self._selected(column, version, prefix) for column in self.columns]
 
     def _selected(self, column: str, version: int, prefix: str) -> str:
         since = dict(self.later).get(column)
@@ -82,7 +82,7 @@ TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL)
 def table_of(row: Row) -> Table:
     """The table that a record is a row of."""
     if isinstance(row, Document):
-        return next(each for each in WITH_TEXTS if each.name == row.table)
+        return next(text for text in WITH_TEXTS if text.name == row.table)
     return COLLECTIONS if isinstance(row, Collection) else PROJECTS
 
 

@@ -211,12 +211,12 @@ def kb_branches(places: Places) -> dict[str, str]:
     one work tree alone writes on is not among them.
     """
     owners = _first_owners(places)
-    return {each.code: each.kb_branch for each in owners.values() if not each.tree}
+    return {owner.code: owner.kb_branch for owner in owners.values() if not owner.tree}
 
 
 def kb_owners(places: Places) -> dict[str, str]:
     """Code branches by KB branch, those that one work tree alone writes on included."""
-    return {kb_branch: each.code for kb_branch, each in _first_owners(places).items()}
+    return {kb_branch: first_owner.code for kb_branch, first_owner in _first_owners(places).items()}
 
 
 def kb_branch_of(places: Places, branch: str, *, own: bool = False) -> str | None:
@@ -225,15 +225,17 @@ def kb_branch_of(places: Places, branch: str, *, own: bool = False) -> str | Non
     """
     if not own:
         return kb_branches(places).get(branch)
-    found = [each for each in _first_owners(places).values() if each.code == branch and each.tree]
+    found = [
+        first_owner for first_owner in _first_owners(places).values() if first_owner.code == branch and first_owner.tree
+    ]
     key = tree_key(places.git_dir) if found else ""
     return next((each.kb_branch for each in found if each.tree == key), None)
 
 
 def _first_owners(places: Places) -> dict[str, Mapping]:
     owners: dict[str, Mapping] = {}
-    for each in kb_mappings(places):
-        owners.setdefault(each.kb_branch, each)
+    for kb_mapping in kb_mappings(places):
+        owners.setdefault(kb_mapping.kb_branch, kb_mapping)
     return owners
 
 
@@ -299,7 +301,7 @@ def config_values(places: Places, key: str) -> list[str]:
 def config_entries(places: Places, key: str) -> list[Entry]:
     """As `config_values`, with the keys as git spells them."""
     wanted = re.compile(key.lower(), re.DOTALL)
-    return [each for each in entries(places) if wanted.fullmatch(each.key)]
+    return [entry for entry in entries(places) if wanted.fullmatch(entry.key)]
 
 
 def add(places: Places, key: str, value: str) -> None:

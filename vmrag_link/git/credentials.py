@@ -35,7 +35,7 @@ _TIMEOUTS = f"-o ConnectTimeout={SILENT_SECONDS} -o ServerAliveInterval=10 -o Se
 
 def read(places: Places) -> list[Setting]:
     """What git in the code's repository gets in with, in the order in which it counts."""
-    return [each for each in configuration.settings(places.code or places) if re.match(_ASKED, each.key)]
+    return [setting for setting in configuration.settings(places.code or places) if re.match(_ASKED, setting.key)]
 
 
 def environment(places: Places, found: Sequence[Setting], *, ask: bool) -> dict[str, str]:
@@ -96,13 +96,13 @@ def _headers(found: Sequence[Setting]) -> Iterator[tuple[str, str]]:
     So the headers of each URL are repeated under its own key, together with those of its parents.
     """
     headers = [each for each in found if each.key.endswith(_HEADER)]
-    for key, url in dict.fromkeys((each.key, each.url) for each in headers):
+    for key, url in dict.fromkeys((header.key, header.url) for header in headers):
         yield key, ""
         longest = 0
-        for each in headers:
-            if _is_below(url, each.url) and len(each.url) >= longest:
-                longest = len(each.url)
-                yield key, each.value
+        for header in headers:
+            if _is_below(url, header.url) and len(header.url) >= longest:
+                longest = len(header.url)
+                yield key, header.value
 
 
 def _is_below(url: str, parent: str) -> bool:
@@ -120,7 +120,7 @@ def known(places: Places, server: str) -> bool:
     """
     found = read(places)
     headers = [each for each in found if each.key.endswith(_HEADER)]
-    if any(_authorizes(each.value) and _overlap(each.url, server) for each in headers):
+    if any(_authorizes(header.value) and _overlap(header.url, server) for header in headers):
         return True
     there = [
         url for name in remotes.names(places) for url in (remotes.url(places, name), *remotes.push_urls(places, name))

@@ -184,7 +184,7 @@ def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
             facts.setdefault(commit_name, {})
         elif key:
             facts[commit_name][key.decode()] = unquote_path(value) if key == b"filename" else _decode(value)
-    return BlamedFile(lines, {name: _info(name, each) for name, each in facts.items() if name.strip("0")})
+    return BlamedFile(lines, {name: _info(name, fact) for name, fact in facts.items() if name.strip("0")})
 
 
 _HASHES = (40, 64)

@@ -320,14 +320,16 @@ def _changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[Pi
     options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
     lines = _answer(places, "diff-tree", *options, lines=questions).text.splitlines()
     at = 0
-    for commit, each in parents.items():
+    for commit, parent in parents.items():
         sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
-        for _ in each or ("",):
+        for _ in parent or ("",):
             at, side = _read_comparison(lines, at + 1)
             sides.append(side)
         if changed := [side for side in sides if side]:
             after = changed[0][1]
-            yield PinChange(commit, each, tuple(side[0] if side else after for side in sides) if each else (), after)
+            yield PinChange(
+                commit, parent, tuple(side[0] if side else after for side in sides) if parent else (), after
+            )
 
 
 def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:

@@ -289,8 +289,8 @@ def remove(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, ...]:
             (places.configured_hooks / hook).unlink(missing_ok=True)
     elif places.configured_hooks.is_dir():
         configuration.remove(places, *_INCLUDE)
-        for each in places.configured_hooks.iterdir():
-            each.unlink()
+        for path in places.configured_hooks.iterdir():
+            path.unlink()
         places.configured_hooks.rmdir()
     return tuple(hook for hook in there if hook in hooks)
 

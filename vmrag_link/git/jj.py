@@ -53,7 +53,7 @@ def locate(start: Path) -> Places | None:
     Raises `GitRepositoryMissing` for one that cannot be read.
     """
     folder = start.resolve()
-    top = next((each for each in (folder, *folder.parents) if (each / _FOLDER).is_dir()), None)
+    top = next((parent for parent in (folder, *folder.parents) if (parent / _FOLDER).is_dir()), None)
     if top is None:
         return None
     try:

@@ -47,10 +47,10 @@ def not_checked_out(places: Places, paths: Collection[str]) -> set[str]:
 
 
 def _not_checked_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
-    found = {each for each in paths if each in listing.hidden}
+    found = {path for path in paths if path in listing.hidden}
     for submodule in listing.submodules:
         start, folder = f"{submodule}/", top / submodule
-        inside = {each.removeprefix(start): each for each in paths if each.startswith(start)}
+        inside = {path.removeprefix(start): path for path in paths if path.startswith(start)}
         if inside and not os.path.lexists(folder / ".git"):
             found.update(inside.values())
         elif inside:
@@ -87,7 +87,7 @@ def tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]:
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     options = ("-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--stage", "-z", "--")
     entries = demand(places, *options, *(paths if len(paths) <= _FEW else ())).stdout.split(b"\0")
-    found = (each.partition(b"\t") for each in entries if each.startswith(b"100"))
+    found = (entry.partition(b"\t") for entry in entries if entry.startswith(b"100"))
     return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
 
 
@@ -222,13 +222,13 @@ class Repositories:
         """The top of the work tree that a folder lies in; None in no repository."""
         above: list[Path] = []
         root: Path | None = None
-        for each in (folder, *folder.parents):
-            if each in self._roots:
-                root = self._roots[each]
+        for parent in (folder, *folder.parents):
+            if parent in self._roots:
+                root = self._roots[parent]
                 break
-            above.append(each)
-            if each == self._top or os.path.lexists(each / ".git"):
-                root = each
+            above.append(parent)
+            if parent == self._top or os.path.lexists(parent / ".git"):
+                root = parent
                 break
         self._roots.update(dict.fromkeys(above, root))
         return root

@@ -149,7 +149,7 @@ def sides_of_jj(places: Places, commit: str) -> tuple[list[bytes], list[bytes]]:
 def branches_at(places: Places, commit: str) -> list[str]:
     """The branches whose tip is the commit, this repository's own first, as git calls them."""
     refs = demand(places, "for-each-ref", f"--points-at={commit}", "--format=%(refname)", *_BRANCHES).text.split()
-    return [each.split("/", 2)[2] for each in refs if not each.endswith("/HEAD")]
+    return [ref.split("/", 2)[2] for ref in refs if not ref.endswith("/HEAD")]
 
 
 _OR_FRESH = "   (or `vmrag pin`, which writes a fresh one)"

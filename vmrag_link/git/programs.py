@@ -118,7 +118,9 @@ def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: s
         demand(own, "config", "include.path", str(places.common / "config"))
         demand(own, "config", "core.autocrlf", "false")
         demand(own, "config", "core.bare", "false")
-        blobs = [demand(own, "hash-object", "-w", "--stdin", stdin=each.encode()).text.strip() for each in versions]
+        blobs = [
+            demand(own, "hash-object", "-w", "--stdin", stdin=version.encode()).text.strip() for version in versions
+        ]
         entries = "".join(f"100644 {blob} {stage}\t{name}\0" for stage, blob in enumerate(blobs, 1))
         demand(own, "update-index", "-z", "--index-info", stdin=entries.encode())
         demand(own, "checkout", "--merge", "--", name)

@@ -220,7 +220,7 @@ def make(places: Places, copy: Path) -> None:
     sweep_temporaries(copy.parent)
     name = copy.name.rpartition("@")[0]
     others = [
-        (stamp[3], each) for each in copy.parent.glob(f"{name}@*") if (stamp := file_stamp(each)) and each != copy
+        (stamp[3], path) for path in copy.parent.glob(f"{name}@*") if (stamp := file_stamp(path)) and path != copy
     ]
     for _, each in sorted(others)[:-_KEPT]:
         each.unlink(missing_ok=True)

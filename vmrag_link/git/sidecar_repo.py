@@ -78,19 +78,19 @@ def prepare(places: Places) -> None:
 
 def too_open(places: Places) -> list[Path]:
     """Our folders that others may look into although nothing asks for that."""
-    found = [each for each in _tops(places) if _is_open(each)]
+    found = [top for top in _tops(places) if _is_open(top)]
     mode = folder_mode(setting(places)) if found else None
     return [] if mode is None else _more_open(found, mode)
 
 
 def _more_open(folders: Iterable[Path], mode: int) -> list[Path]:
     """The paths that give group or others more than `mode` does."""
-    return [each for each in folders if each.stat().st_mode & _OTHERS & ~mode]
+    return [folder for folder in folders if folder.stat().st_mode & _OTHERS & ~mode]
 
 
 def too_closed(places: Places) -> list[Path]:
     """Our folders that those cannot use for whom the repository is shared."""
-    there = [each for each in _tops(places) if each.is_dir()]
+    there = [top for top in _tops(places) if top.is_dir()]
     mode = folder_mode(setting(places)) if there else None
     return [] if mode is None else [each for each in there if mode & _OTHERS & ~each.stat().st_mode]
 
@@ -100,7 +100,7 @@ def tighten(places: Places) -> None:
 
     Another user's folders stay as they are.
     """
-    _tighten([each for each in _tops(places) if _is_open(each)], folder_mode(setting(places)))
+    _tighten([top for top in _tops(places) if _is_open(top)], folder_mode(setting(places)))
 
 
 def _tighten(folders: Iterable[Path], mode: int | None) -> None:
@@ -203,7 +203,7 @@ def keep(source: Places, store: Places) -> None:
     A pack's index goes last, because it makes the pack count.
     """
     objects = source.common / "objects"
-    for file in sorted(objects.glob("*/*"), key=lambda each: each.suffix == ".idx"):
+    for file in sorted(objects.glob("*/*"), key=lambda path: path.suffix == ".idx"):
         if file.parent.name != "info" and file.is_file():
             to = store.common / file.relative_to(source.common)
             permissions.make_folder(to.parent)

@@ -213,7 +213,7 @@ def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = No
     patience = _PATIENT_SECONDS if peer.ask else credentials.SILENT_SECONDS
     options = [*_OPTIONS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
     if peer.schemes is not None:
-        options += [f"protocol.{each}.allow=never" for each in _TRANSPORTS if each not in peer.schemes]
+        options += [f"protocol.{transport}.allow=never" for transport in _TRANSPORTS if transport not in peer.schemes]
     settings = [word for option in options for word in ("-c", option)]
     access = credentials.environment(places, credentials.read(places), ask=peer.ask)
     extra = env.git_options() | env.unattended() | access

@@ -41,7 +41,7 @@ def unstaged(places: Places, path: str, *, index_file: Path | None = None) -> bo
 def staged_file(places: Places, path: str, *, index_file: Path | None = None) -> bytes | None:
     """What the index has of a file; None for none, or one in conflict."""
     entries = _run(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
-    blobs = [each.split()[1].decode() for each in entries if each.split()[2:3] == [b"0"]]
+    blobs = [entry.split()[1].decode() for entry in entries if entry.split()[2:3] == [b"0"]]
     return dict(contents(places, blobs)).get(blobs[0]) if blobs else None
 
 

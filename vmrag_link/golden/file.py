@@ -117,7 +117,7 @@ def _query(node: Node) -> GoldenQuery:
         k=optional("k", _k),
         where=optional("where", lambda entry: _filter(entry, filters.where)),
         where_document=optional("where_document", lambda entry: _filter(entry, _text_filter)),
-        expect=tuple(_document(each) for each in _items(entries.get("expect"), "expect")),
+        expect=tuple(_document(item) for item in _items(entries.get("expect"), "expect")),
         first=optional("first", lambda entry: _document(entry.value)),
         order=optional("order", lambda entry: tuple(map(_document, _list(entry, "order")))),
         within=optional("within", _within) or 0,
@@ -196,7 +196,7 @@ def _document(node: Node) -> str:
 
 def _chunk(node: Node) -> RankedChunk:
     entries = _fields(node, _CHUNK, "a place in a ranking")
-    value = {name: plain(each.value) for name, each in entries.items()}
+    value = {name: plain(entry.value) for name, entry in entries.items()}
     if "document" in entries:
         value["document"] = _document(entries["document"].value)
     try:
@@ -239,7 +239,7 @@ def _items(entry: MappingEntry | None, what: str) -> list[Node]:
 
 
 def _names(entry: MappingEntry) -> list[str]:
-    return [_text(each, entry.key.text) for each in _items(entry, entry.key.text)]
+    return [_text(item, entry.key.text) for item in _items(entry, entry.key.text)]
 
 
 def _text(node: Node, what: str, *, most: int = 1000) -> str:

@@ -136,8 +136,8 @@ def _changes(text: str, answers: Recorded, recorded: Recording | None) -> Iterat
     assert isinstance(queries.value, SequenceNode)  # noqa: S101  likewise
     if recorded:
         yield _recording_change(root, queries, recorded)
-    rankings = {number: list(map(_ranking_row, each)) for number, each in answers.rankings.items()}
-    orders = {number: list(map(_yaml_text, each)) for number, each in answers.orders.items()}
+    rankings = {number: list(map(_ranking_row, ranking)) for number, ranking in answers.rankings.items()}
+    orders = {number: list(map(_yaml_text, order)) for number, order in answers.orders.items()}
     for key, lists in (("ranking", rankings), ("order", orders)):
         for number, rows in lists.items():
             query = queries.value.items[number]

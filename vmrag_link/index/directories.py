@@ -128,7 +128,7 @@ class Directories:
 
     def unfinished(self) -> list[Path]:
         """What builders are at, or left when they were killed."""
-        return [each for each in sorted(self.root.glob(f"{BUILDING}*")) if each.is_dir()]
+        return [path for path in sorted(self.root.glob(f"{BUILDING}*")) if path.is_dir()]
 
     def sweep(self) -> list[Path]:
         """Remove what killed builders left; those at work hold their lock."""

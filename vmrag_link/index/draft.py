@@ -59,8 +59,8 @@ def absorbed(parts: Sequence[Size], added: int) -> list[int]:
     ones; and where they become too many, the smallest, and then what is no more than twice as large
     as those together. So a document is taken in as often as the logarithm of their number says.
     """
-    order = sorted((number for number, each in enumerate(parts) if each.documents), key=lambda n: parts[n].documents)
-    chunks = sum(each.chunks for each in parts)
+    order = sorted((number for number, part in enumerate(parts) if part.documents), key=lambda n: parts[n].documents)
+    chunks = sum(part.chunks for part in parts)
     taken = [n for n in order if parts[n].slots - parts[n].chunks > chunks]
     if not added and not taken:
         return []
@@ -100,7 +100,7 @@ class Draft:
             self._building = opened.enter_context(self._segments.building())
             base = _remove_segments(self._base, self._without)
             self._reader = opened.enter_context(contextlib.closing(IndexReader(base, self._segments.root)))
-            self._held = {name: self._recounted(name, each) for name, each in base.collections.items()}
+            self._held = {name: self._recounted(name, collection) for name, collection in base.collections.items()}
             self._pieces = [dict(part.pieces) for part in base.parts]
             self._dead: dict[tuple[int, str], bytearray] = {}
             self._writer: SegmentWriter | None = None
@@ -114,11 +114,11 @@ class Draft:
         """The collection's totals, without what cannot be read."""
         if not self._without:
             return held
-        pieces = [each.piece for each in self._reader.pieces(name)]
+        pieces = [piece.piece for piece in self._reader.pieces(name)]
         return msgspec.structs.replace(
             held,
-            documents=sum(each.documents for each in pieces),
-            chunks=sum(each.chunks for each in pieces),
+            documents=sum(piece.documents for piece in pieces),
+            chunks=sum(piece.chunks for piece in pieces),
             tokens=self._reader.tokens_of(rows for _, rows in self._reader.placed(name)),
         )
 
@@ -221,8 +221,10 @@ class Draft:
 
         `keep_floats`: their vectors cannot be made again from their texts.
         """
-        rows = [vector for each in documents for vector in each.vectors]
-        entries = [CutDocument(each.document.header, [chunk.text for chunk in each.chunks]) for each in documents]
+        rows = [vector for document in documents for vector in document.vectors]
+        entries = [
+            CutDocument(document.document.header, [chunk.text for chunk in document.chunks]) for document in documents
+        ]
         kept = dict(enumerate(rows)) if keep_floats else None
         self._write(collection, entries, flat_files.quantise(b"".join(rows)), kept)
         return len(rows)
@@ -298,8 +300,8 @@ class Draft:
         sizes = [
             Size(
                 part.documents,
-                sum(each.chunks for each in part.pieces.values()),
-                sum(each.slots for each in part.pieces.values()),
+                sum(piece.chunks for piece in part.pieces.values()),
+                sum(piece.slots for piece in part.pieces.values()),
             )
             for part in view.parts
         ]
@@ -324,8 +326,8 @@ class Draft:
     def _with_removed_drafts(self, view: IndexView) -> Iterator[int]:
         """The parts that hold uncommitted documents which were removed again."""
         for number, part in enumerate(view.parts):
-            alive = sum(each.chunks for each in part.pieces.values())
-            slots = sum(each.slots for each in self._base.parts[number].pieces.values()) if not self._without else 0
+            alive = sum(piece.chunks for piece in part.pieces.values())
+            slots = sum(piece.slots for piece in self._base.parts[number].pieces.values()) if not self._without else 0
             if part.segment in self._base.unsynced and part.documents and alive < slots:
                 yield number
 
@@ -369,7 +371,7 @@ class Draft:
     def _require_totals(self, parts: Sequence[CountedSegment]) -> None:
         for name, held in self._held.items():
             pieces = [part.pieces[name] for part in parts if name in part.pieces]
-            found = sum(each.documents for each in pieces), sum(each.chunks for each in pieces)
+            found = sum(piece.documents for piece in pieces), sum(piece.chunks for piece in pieces)
             if found != (held.documents, held.chunks):
                 raise unusable(
                     self._segments.root,

@@ -114,8 +114,8 @@ def encode_lengths(documents: Iterable[Sequence[int]]) -> bytes:
     rows = array.array("I")
     for tokens in documents:
         total = sum(tokens)
-        for number, own in enumerate(tokens):
-            rows.extend((own, total, number))
+        for number, token in enumerate(tokens):
+            rows.extend((token, total, number))
     if sys.byteorder == "big":
         rows.byteswap()
     return rows.tobytes()

@@ -108,8 +108,8 @@ class IndexReader:
         self.close()
 
     def close(self) -> None:
-        for each in self._segments:
-            each.close()
+        for segment in self._segments:
+            segment.close()
 
     def hold(self) -> None:
         """Open all files: from now on the segments may be removed."""
@@ -154,9 +154,9 @@ class IndexReader:
     def placed(self, collection: str) -> Iterator[tuple[DocumentHeader, range]]:
         """Every document of a collection, and the rows of its chunks."""
         for held in self.pieces(collection):
-            for each in held.segment.manifest.documents(held.piece.id):
-                if held.piece.alive(each.first):
-                    yield _header(collection, each), _rows(held, each)
+            for document in held.segment.manifest.documents(held.piece.id):
+                if held.piece.alive(document.first):
+                    yield _header(collection, document), _rows(held, document)
 
     def rows_like(
         self, collection: str, patterns: Sequence[str], by: PatternKind = "LIKE"
@@ -269,12 +269,12 @@ class IndexReader:
         """The tokens of these documents together. Each is given by its rows."""
         numbers: dict[int, Sequence[int]] = {}
         total = 0
-        for each in rows:
-            piece = keywords.piece_of(each.start)
+        for row in rows:
+            piece = keywords.piece_of(row.start)
             if piece not in numbers:
                 held = self._by_row[piece]
                 numbers[piece] = held.segment.lengths(held.piece.id, slots=held.piece.slots)
-            total += numbers[piece][flat_files.NUMBERS * keywords.slot_of(each.start) + flat_files.DOCUMENT]
+            total += numbers[piece][flat_files.NUMBERS * keywords.slot_of(row.start) + flat_files.DOCUMENT]
         return total
 
     def holdings(

@@ -147,7 +147,7 @@ def _is_proven(folder: Path, proven: _Proven | None) -> bool:
     if proven is None or proven.boot != boot():
         return False
     try:
-        return SEAL in proven.files and all(_identity(folder / name) == known for name, known in proven.files.items())
+        return SEAL in proven.files and all(_identity(folder / name) == file for name, file in proven.files.items())
     except (OSError, ValueError):
         return False
 

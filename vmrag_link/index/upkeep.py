@@ -135,7 +135,7 @@ def _worn(root: Path, used: Use, there: Collection[IndexView]) -> set[str]:
             break
         shared = fewer
     groups = (worn | shared, worn, shared, *({name} for name in sorted(worn)))
-    return next((each for each in groups if each and _are_worth_joining(each, states, there)), set())
+    return next((group for group in groups if group and _are_worth_joining(group, states, there)), set())
 
 
 def _are_worth_joining(names: set[str], states: Mapping[str, Mapping[int, int]], there: Collection[IndexView]) -> bool:
@@ -166,13 +166,13 @@ def _states(root: Path, segment: str, pieces: Mapping[int, _Used]) -> dict[int, 
 
 def _readers(root: Path, segment: str, pieces: Mapping[int, _Used]) -> Iterator[tuple[_Used, IndexReader]]:
     """Each piece of a segment alone."""
-    for each in pieces.values():
-        name = each.definition.name
+    for piece in pieces.values():
+        name = piece.definition.name
         alone = IndexView(
-            "", {name: IndexedCollection(each.definition)}, (CountedSegment(segment, {name: each.piece}),)
+            "", {name: IndexedCollection(piece.definition)}, (CountedSegment(segment, {name: piece.piece}),)
         )
         with IndexReader(alone, root) as reader:
-            yield each, reader
+            yield piece, reader
 
 
 def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _New:
@@ -219,12 +219,12 @@ def _add(
 ) -> None:
     if not documents:
         return
-    rows = [row for _, each in documents for row in each]
+    rows = [row for _, document in documents for row in document]
     texts, floats = reader.texts(rows), reader.floats(rows)
     writer.add(
         label,
-        [CutDocument(header, [texts[row] for row in each]) for header, each in documents],
-        b"".join(reader.vectors(each) for _, each in documents),
+        [CutDocument(header, [texts[row] for row in document]) for header, document in documents],
+        b"".join(reader.vectors(document) for _, document in documents),
         dimensions=definition.embedding_dimensions,
         code=definition.is_code,
         kept={at: floats[row] for at, row in enumerate(rows) if row in floats},

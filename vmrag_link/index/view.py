@@ -82,7 +82,7 @@ class CountedSegment(Record, frozen=True):
 
     @property
     def documents(self) -> int:
-        return sum(each.documents for each in self.pieces.values())
+        return sum(piece.documents for piece in self.pieces.values())
 
 
 class IndexView(Record, frozen=True):
@@ -150,7 +150,7 @@ def joined(views: Sequence[IndexView]) -> IndexView:
         views = [drop_collections(views[0], hidden), *views[1:]]
     return msgspec.structs.replace(
         views[0],
-        collections={name: each for view in views for name, each in view.collections.items()},
+        collections={name: collection for view in views for name, collection in view.collections.items()},
         parts=tuple(part for view in views for part in view.parts),
         unembedded={name: why for view in views for name, why in view.unembedded.items()},
     )

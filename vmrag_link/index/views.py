@@ -282,7 +282,7 @@ def _forget_segments(root: Path) -> None:
 
 
 def _list_folders(root: Path) -> list[Path]:
-    return [each for each in root.iterdir() if each.suffix not in (".lock", ".holder")] if root.is_dir() else []
+    return [path for path in root.iterdir() if path.suffix not in (".lock", ".holder")] if root.is_dir() else []
 
 
 def _of_other_format(path: Path) -> bool:

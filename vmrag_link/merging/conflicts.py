@@ -56,12 +56,12 @@ class Conflict(Record, frozen=True):
 
     def open(self, choices: Choices) -> tuple[str, ...]:
         """The fields without a decision, or with one for some of their parts only."""
-        return tuple(field for field in self.fields if any(each not in choices for each in self._parts(field, choices)))
+        return tuple(field for field in self.fields if any(part not in choices for part in self._parts(field, choices)))
 
     def open_hunks(self, choices: Choices) -> tuple[Hunk, ...]:
         if CONTENT in choices:
             return ()
-        return tuple(each for each in self.hunks if hunk_field(each) not in choices)
+        return tuple(hunk for hunk in self.hunks if hunk_field(hunk) not in choices)
 
     def resolved(self, choices: Choices) -> Row | None:
         """The row that the choices make, None for no row; every field must be decided."""
@@ -95,8 +95,8 @@ class Conflict(Record, frozen=True):
         """What must be decided for a field: it, or its parts."""
         if field in choices:
             return [field]
-        hunks = [hunk_field(each) for each in self.hunks] if field == CONTENT else []
-        return hunks or ([key_field(each) for each in self.keys] if field == METADATA else []) or [field]
+        hunks = [hunk_field(hunk) for hunk in self.hunks] if field == CONTENT else []
+        return hunks or ([key_field(key) for key in self.keys] if field == METADATA else []) or [field]
 
     def _whole(self, choice: Choice) -> dict[str, Any]:
         field = CONTENT if self.fields == (DOCUMENT,) else METADATA
@@ -146,7 +146,7 @@ def conflict_of(collection: str, doc_id: str, base: R | None, ours: R, theirs: R
 
 def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
     """The same choice for everything that is in conflict."""
-    return {each.id: dict.fromkeys(each.fields, choice) for each in conflicts}
+    return {conflict.id: dict.fromkeys(conflict.fields, choice) for conflict in conflicts}
 
 
 def updated(choices: Choices, new: Choices) -> dict[str, Choice]:

@@ -114,7 +114,7 @@ def _entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
 def _free_aside(engine: Engine, kb_branch: str) -> str:
     """The name under which uncommitted documents of a KB branch are set aside now."""
     wanted = _aside_name(engine, kb_branch)
-    taken = {each.name.lower() for each in engine.branches()}
+    taken = {branch.name.lower() for branch in engine.branches()}
     names = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 3))]
     return next(name for name in names if name.lower() not in taken)
 

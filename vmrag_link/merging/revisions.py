@@ -110,7 +110,9 @@ def merged_revision(
         author=signed.author,
         date=signed.date,
     )
-    if made == ours and any(not accepts_loss(engine, ours, each) for each in accepted_losses(signed.message)):
+    if made == ours and any(
+        not accepts_loss(engine, ours, accepted_loss) for accepted_loss in accepted_losses(signed.message)
+    ):
         made = record_loss(engine, ours, message=signed.message, author=signed.author, date=signed.date)
     return Outcome(made)
 
@@ -177,7 +179,7 @@ def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -
     base, theirs = said
     if not (engine.has_revision(base) and engine.has_revision(theirs)):
         return None
-    if not any(engine.is_ancestor(base, each) for each in (*info.parents, *held)):
+    if not any(engine.is_ancestor(base, parent) for parent in (*info.parents, *held)):
         return None
     return theirs if _is_merged(engine, info, base, theirs) else None
 
@@ -194,8 +196,8 @@ def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bo
     made = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
     there = _rows(as_rows(engine.diff(info.parents[0], info.revision)))
     done = {name for name, row in _rows(made.rows).items() if name in there and there[name] == row}
-    lacking = (_rows(left.rows).keys() | {each.id for each in left.conflicts}) - done
-    return lacking <= {each.id for each in made.conflicts}
+    lacking = (_rows(left.rows).keys() | {conflict.id for conflict in left.conflicts}) - done
+    return lacking <= {conflict.id for conflict in made.conflicts}
 
 
 def _rows(rows: Write) -> dict[str, Row | None]:
@@ -203,9 +205,9 @@ def _rows(rows: Write) -> dict[str, Row | None]:
     found: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
     found |= dict.fromkeys(map("/".join, rows.remove_documents))
     found |= dict.fromkeys(map(project_conflict, rows.remove_projects))
-    found |= {f"{each.name}/": each for each in rows.put_collections}
-    found |= {"/".join(each.key): each for each in rows.put_documents}
-    return found | {project_conflict(each.key): each for each in rows.put_projects}
+    found |= {f"{put_collection.name}/": put_collection for put_collection in rows.put_collections}
+    found |= {"/".join(put_document.key): put_document for put_document in rows.put_documents}
+    return found | {project_conflict(put_project.key): put_project for put_project in rows.put_projects}
 
 
 MOST_SUBJECTS = 20
@@ -259,7 +261,12 @@ def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -
 def _unsaid_losses(said: str, others: list[RevisionInfo]) -> Iterator[str]:
     """The losses that the other revisions accept, whose messages are not kept."""
     known = accepted_losses(said)
-    yield from dict.fromkeys(each for info in others for each in accepted_losses(info.message) if each not in known)
+    yield from dict.fromkeys(
+        accepted_loss
+        for info in others
+        for accepted_loss in accepted_losses(info.message)
+        if accepted_loss not in known
+    )
 
 
 def _trailers(base: str, theirs: str, decided_by: str = "") -> str:

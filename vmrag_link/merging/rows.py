@@ -152,7 +152,7 @@ def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tupl
 def _merge_sets(*values: bytes | None) -> bytes | None:
     """A set of ids, of base, ours and theirs; None if one of them is something else."""
     try:
-        base, ours, theirs = (set(msgspec.json.decode(each or b"[]", type=list[str])) for each in values)
+        base, ours, theirs = (set(msgspec.json.decode(value or b"[]", type=list[str])) for value in values)
     except msgspec.ValidationError:
         return None
     return canonical_json(sorted((ours | theirs) - (base - ours) - (base - theirs))).encode()

@@ -54,11 +54,11 @@ class MergedText(Record, frozen=True):
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:
-        return tuple(each for each in self.parts if isinstance(each, Hunk))
+        return tuple(part for part in self.parts if isinstance(part, Hunk))
 
     def resolved(self, texts: Mapping[str, str]) -> str:
         """The whole text, with these texts in the place of the hunks, by key."""
-        return "".join(each if isinstance(each, str) else texts[each.key] for each in self.parts)
+        return "".join(part if isinstance(part, str) else texts[part.key] for part in self.parts)
 
 
 def merge_texts(base: str, ours: str, theirs: str) -> MergedText:
@@ -83,12 +83,12 @@ def _chunks(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tup
     By turns: lines that at least one side changed, and lines that all three have.
     """
     i = j = k = 0
-    for start, left, right, length in _stable_runs(base, ours, theirs):
-        if (i, j, k) != (start, left, right):
-            yield slice(i, start), slice(j, left), slice(k, right)
-        i, j, k = start + length, left + length, right + length
+    for start, stable_run, right, length in _stable_runs(base, ours, theirs):
+        if (i, j, k) != (start, stable_run, right):
+            yield slice(i, start), slice(j, stable_run), slice(k, right)
+        i, j, k = start + length, stable_run + length, right + length
         if length:
-            yield slice(start, i), slice(left, j), slice(right, k)
+            yield slice(start, i), slice(stable_run, j), slice(right, k)
 
 
 def _stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:
@@ -113,7 +113,7 @@ def split_lines(text: str) -> list[str]:
     """With their ends. A line ends as git's do: by a line feed, and nothing else."""
     lines = text.split("\n")
     last = lines.pop()
-    return [each + "\n" for each in lines] + ([last] if last else [])
+    return [line + "\n" for line in lines] + ([last] if last else [])
 
 
 def with_final_newline(text: str) -> str:
@@ -136,13 +136,13 @@ def _conflict(
 
 def _joined(parts: list[str | Hunk]) -> Iterator[str | Hunk]:
     text = ""
-    for each in parts:
-        if isinstance(each, str):
-            text += each
+    for part in parts:
+        if isinstance(part, str):
+            text += part
             continue
         if text:
             yield text
-        yield each
+        yield part
         text = ""
     if text:
         yield text
@@ -170,14 +170,14 @@ class Markers(Record, frozen=True):
     @classmethod
     def apart_from(cls, texts: Iterable[str], labels: Labels = Labels()) -> Markers:  # noqa: B008  it is frozen
         """So long that no line of these texts is one: a document may be about conflicts."""
-        longest = max((len(each[1]) for text in texts for each in _MARKER.finditer(text)), default=0)
+        longest = max((len(match[1]) for text in texts for match in _MARKER.finditer(text)), default=0)
         return cls(labels, max(_SIZE, longest + 1))
 
     def between(self, ours: str, theirs: str, *, base: str | None = None) -> str:
         """The sides, as git writes them, and the base as `diff3` does. A text without a final end
         of line gets one.
         """
-        start, before, middle, end = (f"{each}\n" for each in self._lines)
+        start, before, middle, end = (f"{line}\n" for line in self._lines)
         shown = [start, ours, *([] if base is None else [before, base]), middle, theirs, end]
         return "".join(with_final_newline(each) for each in shown)
 

@@ -90,14 +90,16 @@ def merge(
 
 def as_rows(difference: Difference) -> Write:
     """What turns its old state into its new one."""
-    removed = {each.key for each in difference.collections if each.after is None}
+    removed = {collection.key for collection in difference.collections if collection.after is None}
     return Write(
-        put_collections=[each.after for each in difference.collections if each.after],
+        put_collections=[collection.after for collection in difference.collections if collection.after],
         remove_collections=sorted(removed),
-        put_documents=[each.after for each in difference.documents if each.after],
-        remove_documents=[each.key for each in difference.documents if not each.after and each.key[0] not in removed],
-        put_projects=[each.after for each in difference.projects if each.after],
-        remove_projects=[each.key for each in difference.projects if not each.after],
+        put_documents=[document.after for document in difference.documents if document.after],
+        remove_documents=[
+            document.key for document in difference.documents if not document.after and document.key[0] not in removed
+        ],
+        put_projects=[project.after for project in difference.projects if project.after],
+        remove_projects=[project.key for project in difference.projects if not project.after],
     )
 
 
@@ -288,10 +290,13 @@ def _row_of(document: Document | None) -> tuple[str, ...] | None:
 
 def _collections(left: Difference, right: Difference) -> dict[str, _Sides]:
     """The collections to merge: changed by theirs, or removed by ours under their documents."""
-    ours, theirs = {each.key: each for each in left.collections}, {each.key: each for each in right.collections}
-    written = {each.key[0] for each in right.documents if each.after}
-    ours_written = {each.key[0] for each in left.documents if each.after}
-    removed = {name for name, each in ours.items() if each.after is None}
+    ours, theirs = (
+        {collection.key: collection for collection in left.collections},
+        {collection.key: collection for collection in right.collections},
+    )
+    written = {document.key[0] for document in right.documents if document.after}
+    ours_written = {document.key[0] for document in left.documents if document.after}
+    removed = {name for name, our in ours.items() if our.after is None}
     found = {}
     for name in sorted(theirs.keys() | (removed & written)):
         one, other = ours.get(name), theirs.get(name)

@@ -84,7 +84,7 @@ class CodeQuestion:
         self.of_paths = of_paths
         found = keywords.words_of([text])
         self.words = [each for each in sorted(found) if len(each) >= _SHORTEST and each not in keywords.STOP_WORDS]
-        self._lengths = sorted({len(each) for each in self.words if len(each) >= _SHORTEST_PREFIX})
+        self._lengths = sorted({len(word) for word in self.words if len(word) >= _SHORTEST_PREFIX})
         self._whole = frozenset(self.words)
         self._alike: dict[str, frozenset[str]] = {}
         self._said = _WORD.findall(text.lower())[:_MOST_SAID]
@@ -291,7 +291,7 @@ def _names(text: str) -> _FoundNames:
         kinds = _DECLARING[words.pop(0).lower()]
     if len(words) == 1 and re.fullmatch(_NAME, words[0]):
         return _FoundNames([_in_parts(words[0])], is_name=True, kinds=kinds)
-    found = dict.fromkeys(each for each in re.findall(_NAME, text) if re.search(_WRITTEN_AS_NAME, each))
+    found = dict.fromkeys(match for match in re.findall(_NAME, text) if re.search(_WRITTEN_AS_NAME, match))
     return _FoundNames([_in_parts(each) for each in itertools.islice(found, keywords.MOST_WORDS)], is_name=False)
 
 

@@ -93,7 +93,7 @@ class DistinctResults:
         results = []
         for members in group_copies(passages)[:k]:
             place, _ = kept[members[0]]
-            copies = dict.fromkeys(ranked[kept[each][0]].doc_id for each in sorted(members))
+            copies = dict.fromkeys(ranked[kept[member][0]].doc_id for member in sorted(members))
             others = [*self._translations(ranked[place]), *(path for path in copies if path != ranked[place].doc_id)]
             results.append(DistinctResult(place, kept[min(members)][1], tuple(others)))
         return results
@@ -135,5 +135,5 @@ def choose_language(languages: Sequence[str], asked: str) -> str:
     """Return the language to show: the preferred one, else the original (an empty text), else the
     first one.
     """
-    spoken = (each for each in languages if each and each[:2].lower() == asked)
+    spoken = (language for language in languages if language and language[:2].lower() == asked)
     return next(spoken, "" if "" in languages else languages[0])

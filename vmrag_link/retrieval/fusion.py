@@ -89,13 +89,13 @@ def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
     by_vector = round(WHOLE * vector_weight)
     weights = weigh_nearness([nearness_of(part) for part in collections], by_vector)
     scores: dict[int, int] = {}
-    for each, (weight, whole) in zip(collections, weights, strict=True):
-        nearest, wordiest = _largest(each.vectors), _largest(each.words)
-        unit, near_weight = WHOLE * nearest * wordiest * whole, by_vector * each.vector_share // WHOLE
+    for collection, (weight, whole) in zip(collections, weights, strict=True):
+        nearest, wordiest = _largest(collection.vectors), _largest(collection.words)
+        unit, near_weight = WHOLE * nearest * wordiest * whole, by_vector * collection.vector_share // WHOLE
         word_weight = WHOLE - near_weight
         scores |= {
-            row: UNIT * weight * (near_weight * near * wordiest + word_weight * each.words[row] * nearest) // unit
-            for row, near in each.vectors.items()
+            row: UNIT * weight * (near_weight * near * wordiest + word_weight * collection.words[row] * nearest) // unit
+            for row, near in collection.vectors.items()
         }
     return scores
 
@@ -162,10 +162,18 @@ def fingerprint(
     looks like on the disk does not count.
     """
     digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
-    for each in sorted(collections, key=lambda row: row.name):
-        decisive = [each.name, each.embedding_function, each.embedding_model, each.embedding_dimensions, each.distance]
-        digest.update(canonical_json([*decisive, each.chunking]).encode())
-    rows = ((each.collection, each.doc_id, each.title, each.content_hash, each.metadata) for each in headers)
+    for collection in sorted(collections, key=lambda row: row.name):
+        decisive = [
+            collection.name,
+            collection.embedding_function,
+            collection.embedding_model,
+            collection.embedding_dimensions,
+            collection.distance,
+        ]
+        digest.update(canonical_json([*decisive, collection.chunking]).encode())
+    rows = (
+        (header.collection, header.doc_id, header.title, header.content_hash, header.metadata) for header in headers
+    )
     for row in sorted(rows):
         digest.update(canonical_json(row).encode())
     if files:

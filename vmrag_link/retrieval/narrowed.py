@@ -161,9 +161,9 @@ class NarrowingFilter:
     """What passes a narrowing."""
 
     def __init__(self, wanted: Narrowing) -> None:
-        self._paths = [path_matcher(each) for each in wanted.paths]
+        self._paths = [path_matcher(path) for path in wanted.paths]
         self._languages = {each for name in wanted.languages for each in _FOUND_IN.get(name, (name,))}
-        self._symbols = [WantedSymbol(each, within=True) for each in wanted.symbols]
+        self._symbols = [WantedSymbol(symbol, within=True) for symbol in wanted.symbols]
         self._kinds = frozenset(wanted.kinds)
         self._symbol_kinds = frozenset[str]() if CODE in self._kinds else self._kinds
         self._whole = not wanted.symbols and (not wanted.kinds or CODE in wanted.kinds)
@@ -177,7 +177,9 @@ class NarrowingFilter:
         if is_code and not self._whole:
             return list(self._of_pieces(index, collection))
         return [
-            row for each in self.documents(index, collection) for row in range(each.first, each.first + each.chunks)
+            row
+            for document in self.documents(index, collection)
+            for row in range(document.first, document.first + document.chunks)
         ]
 
     def documents(self, index: IndexReader, collection: str) -> Iterator[NarrowedDocument]:
@@ -239,7 +241,7 @@ class NarrowingFilter:
         """Whether pieces of a document may pass."""
         if self._symbol_kinds and not any(f'"{kind}"' in metadata for kind in self._symbol_kinds):
             return False
-        return not self._symbols or any(each.may_be_in(metadata) for each in self._symbols)
+        return not self._symbols or any(symbol.may_be_in(metadata) for symbol in self._symbols)
 
 
 class WantedSymbol:
@@ -262,4 +264,4 @@ class WantedSymbol:
     def may_be_in(self, metadata: str) -> bool:
         """Whether the metadata of a document may have such a symbol: they are decoded for these."""
         text = metadata.lower() if self._ignores_case else metadata
-        return all(each in text for each in self._words) and self._part.search(text) is not None
+        return all(word in text for word in self._words) and self._part.search(text) is not None

@@ -65,7 +65,7 @@ class Narrowing(Record, frozen=True):
     def words(self) -> str:
         """What to rank by where nothing else is asked: names of symbols stay whole."""
         named = [*self.paths] if self.symbols or self.paths else [*self.kinds, *self.languages]
-        names = [".".join(re.findall(r"\w+", each)) for each in self.symbols]
+        names = [".".join(re.findall(r"\w+", symbol)) for symbol in self.symbols]
         return " ".join(filter(None, [*names, *re.findall(r"\w+", " ".join(named))]))
 
 
@@ -122,7 +122,7 @@ def parse(text: str) -> tuple[str, Narrowing | None]:
     except UsageInvalid as error:
         error.hint += "   (in quotes it is words)"
         raise
-    rest = " ".join(filter(None, (each.strip() for each in (*words, text[at:]))))
+    rest = " ".join(filter(None, (word.strip() for word in (*words, text[at:]))))
     return rest or (found.words if found else ""), found
 
 

@@ -129,12 +129,12 @@ class Ranker:
 
             pieces = [
                 VectorPiece(
-                    each.first_row,
-                    each.segment.vectors(each.piece.id),
-                    each.piece.slots,
-                    each.piece.dead,
+                    piece.first_row,
+                    piece.segment.vectors(piece.piece.id),
+                    piece.piece.slots,
+                    piece.piece.dead,
                 )
-                for each in self._index.pieces(name)
+                for piece in self._index.pieces(name)
             ]
             self._vectors[name] = ExactVectors(pieces, dimensions=held.collection.embedding_dimensions)
         return self._vectors[name]
@@ -215,7 +215,7 @@ class Ranker:
 
     def _word_scores(self, asked: Asked) -> dict[str, WordScores]:
         """The scores by words of each collection's chunks."""
-        held = {each.collection.name: each for each in asked.collections}
+        held = {collection.collection.name: collection for collection in asked.collections}
         words: dict[str, list[Sequence[Holding]]] = {name: [] for name in held}
         code = [name for name, each in held.items() if each.collection.is_code]
         documents = held.keys() - code
@@ -292,8 +292,8 @@ def _choose_scores(postings: int) -> type[WordScores]:
 
 def _joined(scores: Iterable[Scores]) -> Scores:
     found: Scores = {}
-    for each in scores:
-        found |= each
+    for score in scores:
+        found |= score
     return found
 
 

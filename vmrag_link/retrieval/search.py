@@ -109,9 +109,9 @@ class Searcher:
             if query.mode != Mode.KEYWORD:
                 for name in self._unnamed if query.collections is None else query.collections:
                     texts.setdefault(name, []).append(query.text)
-        for name, asked in texts.items():
+        for name, text in texts.items():
             if name in self._held:
-                self._query_vectors.prepare(self._held[name], asked)
+                self._query_vectors.prepare(self._held[name], text)
 
     def nearest(self, query: Query, *, per_document: int = 0) -> list[Near]:
         """Search by vectors, and rank the hits again by exact cosines: of each document at
@@ -216,13 +216,13 @@ class Searcher:
         try:
             yield
         except sqlite3.Error as error:
-            for each in self._folders:
-                view.distrust(each)
+            for folder in self._folders:
+                view.distrust(folder)
             raise unusable(self._folders[0], str(error)) from error
         except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
-            for each in self._folders:
-                if problem := view.mismatch(each):
-                    raise unusable(each, problem) from error
+            for folder in self._folders:
+                if problem := view.mismatch(folder):
+                    raise unusable(folder, problem) from error
             raise
 
     def embeddings(self, collection: str, chunk_ids: Sequence[str], cache: EmbeddingCache) -> dict[str, list[float]]:

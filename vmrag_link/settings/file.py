@@ -84,7 +84,7 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Set
             yield from _mapping(events, key + ".", seen)
         elif isinstance(value, yaml.SequenceStartEvent):
             items = list(_list(events, key, line))
-            text = ",".join(map(str, items)) if all(isinstance(each, str) for each in items) else _json(items)
+            text = ",".join(map(str, items)) if all(isinstance(item, str) for item in items) else _json(items)
             yield SettingEntry(key, text, True, line, listed=True)
         else:
             raise YamlRefused(f"{shown(key)} holds a section; no setting does", line)
@@ -120,9 +120,9 @@ def _item(events: Iterator[Any], key: str) -> dict[str, str | list[str]]:
             found[event.value] = value.value
         elif isinstance(value, yaml.SequenceStartEvent):
             items = list(_list(events, key, line))
-            if not all(isinstance(each, str) for each in items):
+            if not all(isinstance(item, str) for item in items):
                 raise YamlRefused(f"{shown(event.value)} holds a list of what are no words", line)
-            found[event.value] = [str(each) for each in items]
+            found[event.value] = [str(item) for item in items]
         else:
             raise YamlRefused(f"{shown(event.value)} holds a section; it takes words", line)
     return found

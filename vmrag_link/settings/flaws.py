@@ -128,10 +128,10 @@ def sources_flaw(entries: Any) -> str | None:
     """Of a list of `settings.SourceSettings`, as JSON has it."""
     if not isinstance(entries, list) or len(entries) > MOST_SOURCES:
         return f"must be a list of up to {MOST_SOURCES} sources, each with collection and paths"
-    for number, each in enumerate(entries, start=1):
-        if flaw := _source_flaw(each):
+    for number, entry in enumerate(entries, start=1):
+        if flaw := _source_flaw(entry):
             return f"{flaw} (source {number})"
-    names = [each["collection"] for each in entries]
+    names = [entry["collection"] for entry in entries]
     if twice := next((name for name in names if names.count(name) > 1), None):
         return f"names the collection {twice!r} twice: one source may have many paths"
     return None
@@ -200,7 +200,7 @@ def _paths_flaw(paths: list[Any], exclude: list[Any]) -> str | None:
     pathspecs = [*paths, *exclude]
     if not paths or len(pathspecs) > MOST_PATHSPECS:
         return f"must have up to {MOST_PATHSPECS} paths, and one at least"
-    found = ((each, pathspec_flaw(each)) for each in pathspecs)
+    found = ((pathspec, pathspec_flaw(pathspec)) for pathspec in pathspecs)
     return next((f"has the path {shown(str(each))}, which {flaw}" for each, flaw in found if flaw), None)
 
 

@@ -98,7 +98,7 @@ def folded(path: str) -> str:
 
 def source_of(sources: Iterable[SourceSettings], path: str) -> SourceSettings | None:
     """The first source that names a path, which its name does not keep from being a document."""
-    return next((each for each in sources if _takes(each, path)), None)
+    return next((source for source in sources if _takes(source, path)), None)
 
 
 def is_named(source: SourceSettings, path: str) -> bool:
@@ -117,8 +117,8 @@ def path_matcher(pathspecs: tuple[str, ...]) -> Callable[[str], bool]:
 
     Most are `**/*.md`: one comparison finds the endings of all.
     """
-    endings = tuple(each[len(_ANYWHERE) :] for each in pathspecs if _is_ending(each))
-    others = tuple(each for each in pathspecs if not _is_ending(each))
+    endings = tuple(pathspec[len(_ANYWHERE) :] for pathspec in pathspecs if _is_ending(pathspec))
+    others = tuple(pathspec for pathspec in pathspecs if not _is_ending(pathspec))
     return lambda path: path.endswith(endings) or any(_matches(each, path) for each in others)
 
 

@@ -184,8 +184,8 @@ def at_commit(
         raw_changes.require_countable(places, commit)
         found = [_files(places, commit, rules.arguments(source)) for source in sources]
         stated = _attributes(places, commit)
-    candidates = [{each.path: Candidate(each.path, each.mode, each.blob) for each in files} for files in found]
-    blobs = (each.blob for files in found for each in files if each.mode in REGULAR)
+    candidates = [{file.path: Candidate(file.path, file.mode, file.blob) for file in files} for files in found]
+    blobs = (file.blob for files in found for file in files if file.mode in REGULAR)
     sizes = beside.sizes(places, blobs)
     listing = select(sources, candidates, stated, sizes, max_bytes=max_bytes).listing()
     if not any(source.write for source in sources):
@@ -197,7 +197,7 @@ def at_commit(
 
 def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:
     """The tree's attributes: files that are missing here say nothing."""
-    files = {each.path: each.blob for each in _files(places, commit, (attributes.PATHSPEC,)) if each.mode in REGULAR}
+    files = {file.path: file.blob for file in _files(places, commit, (attributes.PATHSPEC,)) if file.mode in REGULAR}
     return attributes.TreeAttributes(attribute_contents(places, files), attributes.FOR_LISTING)
 
 

@@ -85,7 +85,7 @@ class Survey:
         self._statuses = statuses
         staged = self._staged()
         entries = [list(raw_changes.entries(self._places, rules.arguments(source))) for source in self._sources]
-        found = [self._candidates(each, staged) for each in entries]
+        found = [self._candidates(entry, staged) for entry in entries]
         stated = self._attributes()
         searched = [source for source in self._sources if rules.searches_untracked(source, untracked=untracked)]
         if searched:
@@ -130,7 +130,7 @@ class Survey:
 
     def still(self, files: Sequence[ChangedFile], max_bytes: int) -> bool:
         """Whether these files have the blobs that were seen. What was not read is skipped."""
-        read = {os.fsdecode(each.path): each.blob for each in files if each.blob}
+        read = {os.fsdecode(file.path): file.blob for file in files if file.blob}
         if not read:
             return True
         self._attributes()
@@ -271,7 +271,7 @@ class Survey:
 
     def _sizes(self, blobs: Iterable[str]) -> dict[str, int]:
         stored = self._before.stored
-        known = {each.blob: each.size for files in stored.listing.files.values() for each in files} if stored else {}
+        known = {file.blob: file.size for files in stored.listing.files.values() for file in files} if stored else {}
         asked = dict.fromkeys(blobs)
         return known | beside.sizes(self._places, [blob for blob in asked if blob not in known])
 
@@ -291,7 +291,7 @@ class Survey:
             for source in self._sources:
                 specs = rules.arguments(source)
                 gone_files = raw_changes.staged(self._places, self._commit, specs, "--diff-filter=D")
-                found |= {each.path for each in gone_files if each.old_mode in REGULAR}
+                found |= {gone_file.path for gone_file in gone_files if gone_file.old_mode in REGULAR}
         return found
 
 

@@ -76,11 +76,13 @@ class TrackedTexts:
         self._places = places
         self.commit = commit
         self._below: dict[str, TrackedTexts] = {
-            f"{each.path}/": TrackedTexts(
-                each.places, (each.commit or "") if commit else "", only=only.removeprefix(f"{each.path}/")
+            f"{submodule.path}/": TrackedTexts(
+                submodule.places,
+                (submodule.commit or "") if commit else "",
+                only=only.removeprefix(f"{submodule.path}/"),
             )
-            for each in submodules
-            if each.places and (not only or only.startswith(f"{each.path}/"))
+            for submodule in submodules
+            if submodule.places and (not only or only.startswith(f"{submodule.path}/"))
         }
         specs = [f":(top,literal){only}", attributes.PATHSPEC] if only else []
         listed = [*(_list_commit(places, commit, specs) if commit else raw_changes.entries(places, specs))]

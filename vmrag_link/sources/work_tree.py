@@ -99,9 +99,9 @@ def unchanged(
     with Disk(places.top) as disk:
         states = [disk.state(os.fsdecode(each.path)) for each in seen.changed]
         pairs = [(each, state) for each, state in zip(seen.changed, states, strict=True) if each.listed]
-        if any((state and state.stamp) != each.stamp for each, state in pairs):
+        if any((state and state.stamp) != pair.stamp for pair, state in pairs):
             return None
-        doubtful = [each for each, state in pairs if state and listings.may_have_changed(state.stamp, seen.at)]
+        doubtful = [pair for pair, state in pairs if state and listings.may_have_changed(state.stamp, seen.at)]
         survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(seen=seen))
         if len(doubtful) > _MOST_DOUBTFUL or not survey.still(doubtful, max_bytes):
             return None
@@ -133,7 +133,7 @@ def _index_copy(places: Places, where: _Where) -> Path | None:
 
 def _where(places: Places, cache: Path, question: str) -> _Where:
     settings = [
-        each for each in configuration.entries(places) if each.key.startswith(("core.", "filter.", "extensions."))
+        entry for entry in configuration.entries(places) if entry.key.startswith(("core.", "filter.", "extensions."))
     ]
     index = _digest(question, raw_changes.index_state(places), settings)
     commit = places.borrowed.commit if places.borrowed and places.borrowed.index_file else head(places).commit

@@ -193,7 +193,7 @@ def vouch(collections: Iterable[SharedContents], publisher: Publisher, made: Abs
     from vmrag_link.embedding.base import SERVICES
     from vmrag_link.sync import shared_vectors
 
-    paid = (each for each in collections if each.held.collection.embedding_function in SERVICES)
+    paid = (collection for collection in collections if collection.held.collection.embedding_function in SERVICES)
     new = [each for each in paid if each.name in made or not shared_vectors.digests(publisher.engine, each.contents)]
     if new:
         digests = {each.contents: each.vectors_digest() for each in new}

@@ -137,7 +137,7 @@ class Indexer(DocumentIndexer):
                 held[name] = msgspec.structs.replace(held[name], embedding_model="")
         wanted = collections_at(self._engine, at, held, self._model_for)
         if base is None:
-            target = {each.key: each for each in self._engine.headers(at)}
+            target = {header.key: header for header in self._engine.headers(at)}
             wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in target} - wanted.keys()}
             plan = planning.make(held, wanted, draft.headers(), target)
             planning.refuse_mass_deletion(plan, draft.count())
@@ -150,7 +150,9 @@ class Indexer(DocumentIndexer):
         target = self._headers(at, candidates, documents, fresh)
         present = draft.headers_of(candidates)
         if fresh or held.keys() - wanted.keys():
-            present |= {key: each for key, each in draft.headers().items() if key[0] in fresh or key[0] not in wanted}
+            present |= {
+                key: header for key, header in draft.headers().items() if key[0] in fresh or key[0] not in wanted
+            }
         return planning.make(held, wanted, present, target), documents
 
     def _plan_of(self, draft: Draft, at: At, changed: frozenset[Key]) -> tuple[Plan, dict[Key, Document]]:
@@ -168,7 +170,7 @@ class Indexer(DocumentIndexer):
             if key not in target and (document := self._engine.document(at, *key)):
                 target[key] = document.header
         for name in whole:
-            target |= {each.key: each for each in self._engine.headers(at, collection=name)}
+            target |= {header.key: header for header in self._engine.headers(at, collection=name)}
         return target
 
     def _shared_at(self, at: At) -> Elsewhere | None:
@@ -183,7 +185,9 @@ class Indexer(DocumentIndexer):
         yield from (documents[name, doc_id] for doc_id in ids if (name, doc_id) in documents)
         if len(unread) > STREAM_ABOVE:
             asked = set(unread)
-            yield from (each for each in self._engine.documents(at, collection=name) if each.doc_id in asked)
+            yield from (
+                document for document in self._engine.documents(at, collection=name) if document.doc_id in asked
+            )
         else:
             found = (self._engine.document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)

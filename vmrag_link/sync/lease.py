@@ -62,7 +62,7 @@ def sweep(places: Places) -> None:
 def beside(places: Places, symbolic: str) -> Path | None:
     """The git directory of some other work tree that is on `refs/heads/…`."""
     folders = (places.common, *(head.parent for head in places.common.glob("worktrees/*/HEAD")))
-    others = (each for each in folders if each != places.git_dir)
+    others = (folder for folder in folders if folder != places.git_dir)
     return next((each for each in others if os.fsencode(symbolic) in _stands_on(places._replace(git_dir=each))), None)
 
 

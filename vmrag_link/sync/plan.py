@@ -116,7 +116,7 @@ def assumed(name: str, model_for: Models) -> Collection:
 
 def rows_at(engine: RowSource, at: At) -> dict[str, Collection]:
     """The rows of collections at a place, as they are indexed, by name."""
-    return {each.name: with_present_model(each) for each in engine.collections(at)}
+    return {collection.name: with_present_model(collection) for collection in engine.collections(at)}
 
 
 def collections_at(engine: RowSource, at: At, held: Iterable[str], model_for: Models) -> dict[str, Collection]:

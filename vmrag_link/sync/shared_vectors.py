@@ -53,7 +53,7 @@ def digests(engine: Engine, contents: str) -> set[str]:
     here, or in what was last fetched. A fork that is only looked at vouches for nothing.
     """
     rows = (engine.ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
-    found = (each.partition("-")[2] for ids in rows for each in ids)
+    found = (identifier.partition("-")[2] for ids in rows for identifier in ids)
     return {each for each in found if re.fullmatch(_DIGEST, each)}
 
 
@@ -81,7 +81,7 @@ def head_for(engine: Engine, there: str | None) -> str | None:
     if there is None or engine.is_ancestor(there, branch.head):
         return branch.head
     known = set(_ids(engine, there))
-    lacking = [each for each in _ids(engine, branch.head) if each not in known]
+    lacking = [identifier for identifier in _ids(engine, branch.head) if identifier not in known]
     if not lacking:
         return None
     with engine.writing("vouch for vectors"):
@@ -95,12 +95,14 @@ def _heads(engine: Engine) -> list[str]:
 
 
 def _ids(engine: Engine, head: str) -> list[str]:
-    return [each.doc_id for each in engine.headers(head, collection=COLLECTION)]
+    return [header.doc_id for header in engine.headers(head, collection=COLLECTION)]
 
 
 def _rows(ids: Iterable[str]) -> Write:
     now, nothing = clock.now(), content_hash("")
-    documents = [Document(COLLECTION, each, "", "", nothing, created_at=now, updated_at=now) for each in ids]
+    documents = [
+        Document(COLLECTION, identifier, "", "", nothing, created_at=now, updated_at=now) for identifier in ids
+    ]
     return Write(put_collections=[Collection(COLLECTION, created_at=now)], put_documents=documents)
 
 

@@ -232,12 +232,12 @@ class SourceIndexer(NamedTuple):
         unread = {name: set(paths) for name, paths in new.items()}
 
         def documents(name: str) -> Iterator[Document]:
-            for path, found in self.read_files(name, new[name]):
+            for path, file in self.read_files(name, new[name]):
                 unread[name].discard(path)
-                if isinstance(found, Document):
-                    yield found
+                if isinstance(file, Document):
+                    yield file
                 else:
-                    left_out[name][path] = found
+                    left_out[name][path] = file
 
         with self.progress.task(INDEXING, sum(map(len, new.values()))) as task:
             lacking = {name: why for name, why in draft.unembedded().items() if name in wanted.tags}
@@ -293,7 +293,7 @@ def _count_differing(one: Tags, other: Tags) -> int:
 
 def _take_over(draft: Draft, wanted: SourceContents, before: SourceContents) -> dict[str, set[str]]:
     """Remove what is not wanted as it is, and return which files stay, by collection."""
-    definitions = {each.name: each for each in wanted.collections}
+    definitions = {collection.name: collection for collection in wanted.collections}
     stay: dict[str, set[str]] = {}
     for name, held in draft.collections().items():
         if name not in definitions or not indexes_equally(held, definitions[name]):

@@ -142,7 +142,7 @@ def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
 def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:
     """KB branches with uncommitted documents, but for the target's own."""
     own = target.kb_branch.name if target.kb_branch else None
-    return [each.name for each in engine.branches() if each.dirty and each.name != own]
+    return [branch.name for branch in engine.branches() if branch.dirty and branch.name != own]
 
 
 def left_behind(target: Target) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def for_pushing(places: Places, address: Address) -> list[Address]:
     if peer is None or peer.where not in remotes.names(places):
         return [address]
     urls = remotes.push_urls(places, peer.where)
-    return [of_pushed(places, peer.where, each, ref=peer.ref, ask=peer.ask) for each in urls]
+    return [of_pushed(places, peer.where, url, ref=peer.ref, ask=peer.ask) for url in urls]
 
 
 def of_url(text: str, *, engine: EngineName = "doltlite", ask: bool = False) -> Address:

@@ -248,7 +248,7 @@ class DoltCopy:
         return (self._folder / _MANIFEST).exists()
 
     def size(self, there: Places, commit: str) -> int:
-        return sum(each.size for each in self._entries(there, commit).values())
+        return sum(entry.size for entry in self._entries(there, commit).values())
 
     def require_acceptable(self, there: Places, commit: str, *, limits: Limits) -> None:
         size = self.size(there, commit)
@@ -259,7 +259,7 @@ class DoltCopy:
     def show(self, there: Places, commit: str) -> None:
         """Tables go before the manifest that names them."""
         parts = _files(self._entries(there, commit))
-        wanted = {name: tuple(each.name for each in entries) for name, entries in parts.items()}
+        wanted = {name: tuple(entry.name for entry in entries) for name, entries in parts.items()}
         shutil.rmtree(self._folder.with_name(_FORMER_NAME), ignore_errors=True)
         permissions.make_folder(self._folder)
         noted = self._unchanged()
@@ -414,7 +414,7 @@ def _parts(path: Path) -> Iterator[bytes]:
 
 def _is_made_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
     with path.open("rb") as source:
-        same = all(objects.blob_name(source.read(each.size), like=each.name) == each.name for each in entries)
+        same = all(objects.blob_name(source.read(entry.size), like=entry.name) == entry.name for entry in entries)
         return same and not source.read(1)
 
 

@@ -57,7 +57,9 @@ class IndexedRows:
         del at
         for name in self._names(collection):
             with contents.opened(self._folder) as reader:
-                for header, rows in sorted(_locate_documents(reader, name, ids), key=lambda each: each[0].doc_id):
+                for header, rows in sorted(
+                    _locate_documents(reader, name, ids), key=lambda locate_document: locate_document[0].doc_id
+                ):
                     yield self._document(header, list(reader.texts(rows).values()))
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
@@ -69,7 +71,7 @@ class IndexedRows:
         return [(header.doc_id, self._path_of(header)) for header in found]
 
     def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        found = (each.doc_id for each in self.headers(at, collection=collection))
+        found = (header.doc_id for header in self.headers(at, collection=collection))
         return sorted((each for each in found if each.startswith(prefix)), key=str.encode)
 
     def _path_of(self, header: DocumentHeader) -> str:

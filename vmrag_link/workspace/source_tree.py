@@ -51,7 +51,7 @@ class SourceTree:
             from vmrag_link.git.submodules import lend_objects
 
             self.places = lend_objects(places, submodules)
-        self._sources = {each.collection: each for each in sources}
+        self._sources = {source.collection: source for source in sources}
         self.listing = listing
         self.commit = commit
         self.unavailable = unavailable
@@ -74,7 +74,7 @@ class SourceTree:
 
     def submodule_of(self, path: str) -> Submodule | None:
         """Return the submodule in which a file is, or None."""
-        around = [each for each in self.submodules if path.startswith(f"{each.path}/")]
+        around = [submodule for submodule in self.submodules if path.startswith(f"{submodule.path}/")]
         return max(around, key=lambda each: len(each.path), default=None)
 
     def is_code(self, key: Key) -> bool:
@@ -173,7 +173,7 @@ class FileNames:
 
     def document(self, _at: At, collection: str, doc_id: str) -> Document | None:
         key = (collection, doc_id)
-        return next((found[key] for each in self._trees if key in (found := each.documents([key]))), None)
+        return next((found[key] for tree in self._trees if key in (found := tree.documents([key]))), None)
 
 
 def unread(collection: str, path: str) -> DocumentHeader:

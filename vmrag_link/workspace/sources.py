@@ -159,7 +159,7 @@ class Sources:
             return ()
         try:
             if revision and self._ws.engine.has_revision(revision):
-                return [each.name for each in self._ws.engine.collections(revision)]
+                return [collection.name for collection in self._ws.engine.collections(revision)]
         except ServerUnreachable:
             if self._ws.views.problem(revision or ""):
                 raise
@@ -231,7 +231,7 @@ class Sources:
             if known is None:
                 raise
             return known
-        ephemeral = any(each.uncommitted for files in listing.files.values() for each in files)
+        ephemeral = any(file.uncommitted for files in listing.files.values() for file in files)
         contents = self._contents(config, available, listing)
         indexer = self._indexer(config, available, listing, commit=None)
         path, left, made = indexer.provide(contents, durable=not ephemeral, most=self._step(listing))
@@ -449,7 +449,7 @@ class Sources:
         from vmrag_link.sources import documents
         from vmrag_link.sync.source_views import SourceIndexer
 
-        by_name = {each.collection: each for each in sources}
+        by_name = {source.collection: source for source in sources}
         budget = languages.CutBudget(languages.ANSWER_SECONDS)
 
         def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
@@ -547,7 +547,7 @@ def require_whole(
 
 def _grammars(sources: Sequence[SourceSettings]) -> object:
     """Another one where other grammars are installed, or used in another way."""
-    if all(each.kind != "code" for each in sources):
+    if all(source.kind != "code" for source in sources):
         return None
     from vmrag_link.code import languages
 
@@ -566,4 +566,4 @@ def _failed(folder: Path) -> tuple[str, ...]:
     from vmrag_link.sync import source_views
 
     left_out = source_views.read(folder).left_out
-    return tuple(path for files in left_out.values() for path, each in files.items() if each.here)
+    return tuple(path for files in left_out.values() for path, file in files.items() if file.here)

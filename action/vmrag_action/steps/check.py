@@ -36,7 +36,7 @@ def _missed(report: GoldenReport) -> Iterator[ActionFinding]:
     """One for each query, as `vmrag check` counts them, with what was wanted and what came."""
     for query in report.queries:
         if query.misses:
-            message = f"{query.query!r}: {'; '.join(each.message for each in query.misses)}"
+            message = f"{query.query!r}: {'; '.join(miss.message for miss in query.misses)}"
             told = "\n".join(map(one_line, (message, *dict.fromkeys(_sides(query.misses)))))
             at = SourceLine(report.file, query.line)
             yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", told, "vmrag check", at)

@@ -79,7 +79,7 @@ def unpacked(content: bytes) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
-            if [(each.filename, each.compress_type in _PACKINGS) for each in entries] == [(FILE, True)]:
+            if [(entry.filename, entry.compress_type in _PACKINGS) for entry in entries] == [(FILE, True)]:
                 with archive.open(entries[0]) as file:
                     return file.read(MOST_BYTES + 1)
         flaw = f"it holds something else than {FILE}"

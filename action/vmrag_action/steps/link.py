@@ -42,11 +42,11 @@ def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: s
     lazy_fetch.pinned_at(ws, tip)  # brings the knowledge base, where there is none
     places = destinations.to_push(ws, None)
     changed = set()
-    for each in places:
-        fetch_from(ws, each)  # links alone are no knowledge base
-        done = publish_to(ws, each, PublishRequest({}, links=linking.rows_of(ws, found, branch=branch)))
+    for place in places:
+        fetch_from(ws, place)  # links alone are no knowledge base
+        done = publish_to(ws, place, PublishRequest({}, links=linking.rows_of(ws, found, branch=branch)))
         changed |= {link.git_commit for link in done.links}
-        fetch.take_in_links(ws, each)
+        fetch.take_in_links(ws, place)
     return LinksPushed(len(found), len(changed))
 
 

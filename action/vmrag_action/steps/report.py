@@ -133,14 +133,14 @@ def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, why: Vmra
 
 def _name_sources(ws: Workspace, *commits: str) -> bool:
     """Whether files are documents, as settings say; what would be proposed is nobody's wish."""
-    return not ws.sources.proposed and any(ws.sources.config_at(each).sources for each in commits)
+    return not ws.sources.proposed and any(ws.sources.config_at(commit).sources for commit in commits)
 
 
 def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
     found = report.summary
     sentences = [*verdict(found).sentences, *([foreign] if foreign else [])]
-    for each in sentences:
-        runner.say(each)
+    for sentence in sentences:
+        runner.say(sentence)
     if not found.empty:
         runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
     runner.output("documents-changed", found.counts.total)

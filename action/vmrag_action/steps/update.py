@@ -56,7 +56,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.output("updated", 0)
             return findings.nothing_to_do(runner, job, "update", TITLE, reason)
         # Forks last: what they make slow keeps nobody else waiting.
-        wanted = sorted(_requests(job), key=lambda each: not _is_own(each))
+        wanted = sorted(_requests(job), key=lambda request: not _is_own(request))
         found = [_told(ws, each, job) for each in wanted]
     for each in found:
         if each.level:

@@ -109,7 +109,7 @@ def has_file(client: McpClient, scope: Scope) -> bool:
 def is_installed(client: McpClient) -> bool:
     """Whether its program is found, or it was started once."""
     path = os.pathsep.join(env.program_folders())
-    return any(shutil.which(each, path=path) for each in client.programs) or any(map(Path.is_dir, client.signs()))
+    return any(shutil.which(program, path=path) for program in client.programs) or any(map(Path.is_dir, client.signs()))
 
 
 def for_each(names: Sequence[str], do: Callable[[str], Any]) -> tuple[list[Any], tuple[ClientRefusal, ...]]:

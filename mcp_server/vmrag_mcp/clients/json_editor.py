@@ -101,8 +101,8 @@ class JsonEditor:
         if not self._comments:
             return False
         inside = text[node.start + 1 : node.end - 1]
-        for each in reversed(node.members.values()):
-            inside = inside[: each.key - node.start - 1] + inside[each.node.end - node.start - 1 :]
+        for member in reversed(node.members.values()):
+            inside = inside[: member.key - node.start - 1] + inside[member.node.end - node.start - 1 :]
         return bool(inside.replace(",", "").strip())
 
 
@@ -197,8 +197,8 @@ def _indent(text: str, place: int) -> str:
 
 
 def _unit(text: str, root: JsonObject) -> str:
-    for each in root.members.values():
-        if "\n" in text[root.start : each.key] and (found := _indent(text, each.key)):
+    for member in root.members.values():
+        if "\n" in text[root.start : member.key] and (found := _indent(text, member.key)):
             return found
     return UNIT
 
@@ -250,7 +250,7 @@ def parse(text: str, *, comments: bool) -> JsonNode | None:
 
 def plain(node: JsonNode) -> Any:
     if isinstance(node, JsonObject):
-        return {name: plain(each.node) for name, each in node.members.items()}
+        return {name: plain(member.node) for name, member in node.members.items()}
     return node.value
 
 

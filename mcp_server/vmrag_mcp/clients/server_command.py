@@ -165,7 +165,11 @@ def _started(shape: EntryShape, entry: Mapping[str, Any]) -> tuple[str, list[str
     arguments = entry.get(shape.arguments, []) if shape.arguments else []
     if shape.arguments is None and isinstance(program, list) and program:
         program, arguments = program[0], program[1:]
-    if isinstance(program, str) and isinstance(arguments, list) and all(isinstance(each, str) for each in arguments):
+    if (
+        isinstance(program, str)
+        and isinstance(arguments, list)
+        and all(isinstance(argument, str) for argument in arguments)
+    ):
         return program, arguments
     return None
 
@@ -176,7 +180,7 @@ def _arguments(shape: EntryShape, entry: Mapping[str, Any]) -> list[str]:
 
 def _repository(shape: EntryShape, entry: Mapping[str, Any]) -> str | None:
     arguments = _arguments(shape, entry)
-    places = [number for number, each in enumerate(arguments[:-1]) if each == _REPO]
+    places = [number for number, argument in enumerate(arguments[:-1]) if argument == _REPO]
     return arguments[places[-1] + 1] if places else None
 
 

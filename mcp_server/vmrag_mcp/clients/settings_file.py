@@ -70,7 +70,7 @@ class SettingsFile(NamedTuple):
 
     def missing_folders(self) -> tuple[Path, ...]:
         """Those that are to be made for it, the outermost last."""
-        return tuple(each for each in self.target.parents if not each.exists())
+        return tuple(parent for parent in self.target.parents if not parent.exists())
 
     def replace(self, before: bytes | None, after: bytes) -> None:
         """Raises `TextRefused` if it is not any more what was read: its client writes it, too."""
@@ -84,9 +84,9 @@ class SettingsFile(NamedTuple):
         self._require(before)
         with file_failures():
             self.target.unlink()
-        for each in folders:
+        for folder in folders:
             with contextlib.suppress(OSError):  # somebody else's file lies in it
-                each.rmdir()
+                folder.rmdir()
 
     def _require(self, before: bytes | None) -> None:
         if self.read() != before:

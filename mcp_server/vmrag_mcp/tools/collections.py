@@ -114,7 +114,9 @@ def chroma_list_collections(
     """List the collections of the checked-out commit with their numbers of documents."""
 
     def look(rows: TextSource, here: Standing) -> tuple[Standing, int, list[CollectionEntry]]:
-        found = [each for each in rows.collections(here.at) if name_contains.lower() in each.name.lower()]
+        found = [
+            collection for collection in rows.collections(here.at) if name_contains.lower() in collection.name.lower()
+        ]
         page = found[offset:][: limit or None]
         return here, len(found), [_collection_entry(each, rows.count(here.at, collection=each.name)) for each in page]
 

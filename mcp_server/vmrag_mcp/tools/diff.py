@@ -139,7 +139,7 @@ def get_diff(
     here, ws = call.standing(), call.ws
     old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
     found = changes(ws.engine, old, new)
-    kinds = {each.name: each.kind for at in (old, new) for each in ws.engine.collections(at)}
+    kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.collections(at)}
     if table:
         if table not in kinds and stores.made_of_files(ws, table):
             raise TableMissing(
@@ -178,13 +178,13 @@ def changes(engine: Engine, old: At | None, new: At) -> Changes:
     renamed = diff.renamed_collections(found)
     moved = {*renamed, *renamed.values()}
     collections = (
-        ChangedCollection(each.key, "renamed", renamed[each.key])
-        if each.key in renamed
-        else ChangedCollection(each.key, _TYPES[each.kind])
-        for each in found.collections
-        if each.key not in renamed.values()
+        ChangedCollection(collection.key, "renamed", renamed[collection.key])
+        if collection.key in renamed
+        else ChangedCollection(collection.key, _TYPES[collection.kind])
+        for collection in found.collections
+        if collection.key not in renamed.values()
     )
-    left = tuple(each for each in found.documents if each.key[0] not in moved)
+    left = tuple(document for document in found.documents if document.key[0] not in moved)
     return Changes(msgspec.structs.replace(found, documents=left), tuple(collections))
 
 
@@ -199,8 +199,10 @@ def _of_table(found: Changes, table: str, kinds: dict[str, str]) -> Changes:
             tables=list(TABLES),
             collections=sorted(kinds),
         )
-    left = tuple(each for each in found.diff.documents if each.key[0] in names)
-    rows = tuple(each for each in found.collections if each.name in names or each.old_name in names)
+    left = tuple(document for document in found.diff.documents if document.key[0] in names)
+    rows = tuple(
+        collection for collection in found.collections if collection.name in names or collection.old_name in names
+    )
     return Changes(msgspec.structs.replace(found.diff, documents=left), rows)
 
 
@@ -240,8 +242,8 @@ def _listed(change: HeaderChange) -> DiffEntry:
 
 def _with_text(change: HeaderChange, old: Document | None, new: Document | None) -> DiffEntry:
     sides = [None if each is None else each.content for each in (old, new)]
-    text = TextDiff(_metadata_changes(old, new), *(None if each is None else each[:TEXT] for each in sides))
-    cut = any(each and len(each) > TEXT for each in sides)
+    text = TextDiff(_metadata_changes(old, new), *(None if side is None else side[:TEXT] for side in sides))
+    cut = any(side and len(side) > TEXT for side in sides)
     return msgspec.structs.replace(_listed(change), diff=text, truncated=cut or UNSET)
 
 

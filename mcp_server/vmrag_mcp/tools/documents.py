@@ -67,12 +67,12 @@ def chroma_peek_collection(
     filters can use.
     """
     page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
-    cut = [(each.text or "")[:PEEKED] for each in page.items]
+    cut = [(item.text or "")[:PEEKED] for item in page.items]
     return answers.ChromaPeekCollectionResult(
         collection_name=page.collection.name,
         documents=[
-            answers.PeekedDocument(each.name, text, each.metadata, truncated=len(each.text or "") > PEEKED)
-            for each, text in zip(page.items, cut, strict=True)
+            answers.PeekedDocument(item.name, text, item.metadata, truncated=len(item.text or "") > PEEKED)
+            for item, text in zip(page.items, cut, strict=True)
         ],
         total_in_collection=page.total,
         limit=limit,
@@ -157,8 +157,8 @@ def chroma_query_documents(
         collection_name=named,
         mode=report.mode,
         results=results,
-        ids=[[match.id for match in each.matches] for each in results],
-        distances=[[match.distance for match in each.matches] for each in results] if with_distances else UNSET,  # type: ignore[misc]
+        ids=[[match.id for match in result.matches] for result in results],
+        distances=[[match.distance for match in result.matches] for result in results] if with_distances else UNSET,  # type: ignore[misc]
         message=f"{plural(sum(map(len, report.matches)), 'match')} in {where_found}.",
     )
 
@@ -181,14 +181,14 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
 def _pack_passages(
     call: Call, report: SimilarReport, packed: Packed, name: str | None, where_found: str
 ) -> answers.ChromaQueryDocumentsResult:
-    call.quotes((each.collection, each.doc_id) for each in packed.passages)
+    call.quotes((passage.collection, passage.doc_id) for passage in packed.passages)
     more = f"; {plural(packed.left_out, 'match')} left out" if packed.left_out else ""
     return answers.ChromaQueryDocumentsResult(
         collection_name=name,
         mode=report.mode,
         results=[],
         ids=[],
-        passages=[_passage(each) for each in packed.passages],
+        passages=[_passage(passage) for passage in packed.passages],
         tokens=packed.tokens,
         weak=True if all(report.weak) else UNSET,
         message=f"{plural(len(packed.passages), 'passage')} from {where_found}, about {packed.tokens:,} tokens{more}.",
@@ -221,16 +221,16 @@ def _that_fit(call: Call, results: list[answers.QueryMatches]) -> list[answers.Q
     kept: list[answers.QueryMatches] = []
     for text in results:
         matches: list[answers.QueryMatch] = []
-        for each in text.matches:
-            room -= len(msgspec.json.encode(each).decode())
+        for match in text.matches:
+            room -= len(msgspec.json.encode(match).decode())
             if room < 0 and (kept or matches):
                 break
-            matches.append(each)
+            matches.append(match)
         if matches or not text.matches:
             kept.append(answers.QueryMatches(text.query, matches, text.weak))
         if len(matches) < len(text.matches):
             break
-    if left := sum(len(each.matches) for each in results) - sum(len(each.matches) for each in kept):
+    if left := sum(len(result.matches) for result in results) - sum(len(each.matches) for each in kept):
         texts = f" and {plural(len(results) - len(kept), 'text')}" * (len(kept) < len(results))
         call.warn(
             "LEFT_OUT",
@@ -286,12 +286,12 @@ def chroma_get_documents(
     page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
     rows = [
         answers.FoundDocument(
-            id=each.name,
-            document=each.text or "" if "documents" in include else UNSET,
-            metadata=each.metadata if "metadatas" in include else UNSET,
-            embedding=each.embeddings or [] if "embeddings" in include else UNSET,
+            id=item.name,
+            document=item.text or "" if "documents" in include else UNSET,
+            metadata=item.metadata if "metadatas" in include else UNSET,
+            embedding=item.embeddings or [] if "embeddings" in include else UNSET,
         )
-        for each in page.items
+        for item in page.items
     ]
     return answers.ChromaGetDocumentsResult(
         collection_name=page.collection.name,
@@ -307,7 +307,7 @@ def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> D
     """For all tools that get documents."""
     page = document_selection.get(call.readable(name), name, selection, wanted)
     call.stands(page.standing)
-    call.quotes((page.collection.name, each.doc_id) for each in page.items)
+    call.quotes((page.collection.name, item.doc_id) for item in page.items)
     return page
 
 

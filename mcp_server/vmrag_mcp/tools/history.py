@@ -120,7 +120,7 @@ def dolt_branches(
     found = branches.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
-    rows = [results.ListedBranch.of(each) for each in found.branches]
+    rows = [results.ListedBranch.of(branch) for branch in found.branches]
     return results.DoltBranchesResult(
         current_branch=found.current, branches=rows, total_count=len(rows), message=f"{plural(len(rows), 'branch')}."
     )
@@ -146,7 +146,7 @@ def dolt_commits(
     name = branch or here.kb.branch
     return results.DoltCommitsResult(
         branch=name,
-        commits=[results.CommitWithStats.of(each) for each in page.entries],
+        commits=[results.CommitWithStats.of(entry) for entry in page.entries],
         total_commits=page.total,
         has_more=offset + len(page.entries) < page.total,
         message=f"{len(page.entries)} of {page.total} commits{f' of {name}' if name else ''}.",
@@ -194,7 +194,7 @@ def dolt_show(
         call.warn("NOTE", f"{more} more documents were changed{call.tail(f'get_diff lists them: {between}')}.")
     changes = results.CommitChanges(
         summary=Summary.of(found.diff.changes),
-        documents=[each.in_commit for each in rows],
+        documents=[row.in_commit for row in rows],
         diff_truncated=total > min(diff_limit, len(rows)) if include_diff else UNSET,
         collections=list(found.collections) or UNSET,
     )

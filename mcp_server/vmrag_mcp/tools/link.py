@@ -41,8 +41,8 @@ def dolt_link_git(
         bidirectional=bidirectional,
         link_file=link_file,
     )
-    for each in report.warnings:
-        call.warn(each.code, each.message)
+    for warning in report.warnings:
+        call.warn(warning.code, warning.message)
     made, written = report.link, report.bidirectional
     message = f"Git commit {made.git_commit[:7]} is linked to {made.dolt_commit[:7]} of the knowledge base."
     if written.staged:

@@ -199,7 +199,7 @@ def dolt_init(
         remote=ConfiguredRemote(
             configured=bool(done.remote), name=ORIGIN if done.remote else None, url=done.remote or None
         ),
-        import_summary=ImportSummary(count, [each.name for each in done.taken.collections]),
+        import_summary=ImportSummary(count, [collection.name for collection in done.taken.collections]),
         message=f"The knowledge base is there, with {plural(count, 'imported document')}; "
         "its pin is staged for the next git commit.",
     )

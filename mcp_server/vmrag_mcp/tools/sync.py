@@ -104,7 +104,7 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
     call.stands(standing(call.ws))
     found = index_status.look(call.ws)
     rows = found.collections
-    late = sum(each.sync_status != "synced" for each in rows)
+    late = sum(row.sync_status != "synced" for row in rows)
     message = f"Up to date: {plural(len(rows), 'collection')}."
     if late:
         message = f"{late} of {len(rows)} collections are not up to date{call.tail('sync_all brings them')}."

@@ -123,8 +123,8 @@ def _link_to_git(call: Call) -> LinkedCommit | None:
     except VmragError as error:
         call.warn("IGNORED_SETTING", f"The commit is made, but git's was not linked to it: {error.message}")
         return None
-    for each in report.warnings:
-        call.warn(each.code, each.message)
+    for warning in report.warnings:
+        call.warn(warning.code, warning.message)
     return LinkedCommit.of(report)
 
 

@@ -119,7 +119,7 @@ def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
     problem = BUILT_IN[0]
     assert doc_types.flaws({}, problem, strict=False) == []
     assert [
-        each.partition(" ")[0] for each in doc_types.flaws({"promotion_level": "grand"}, problem, strict=False)
+        flaw.partition(" ")[0] for flaw in doc_types.flaws({"promotion_level": "grand"}, problem, strict=False)
     ] == ["promotion_level"]
     whole = {"doc_type": "problem", "title": "T", "date": "2026-13-01", "summary": 5, "significance": "much"}
     found = doc_types.flaws(whole, problem, strict=True)
@@ -259,8 +259,10 @@ def test_links_are_followed_breadth_first_each_document_once() -> None:
 
     def found(depth: int, most: int) -> list[tuple[str, str]]:
         return [
-            (each.doc_id, each.linked_from)
-            for each in retrieval.follow_links(["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, most=most)
+            (follow_link.doc_id, follow_link.linked_from)
+            for follow_link in retrieval.follow_links(
+                ["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, most=most
+            )
         ]
 
     assert found(2, 9) == [("b.md", "a.md"), ("c.md", "a.md"), ("d.md", "b.md")]
@@ -299,4 +301,7 @@ def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
 
 @given(st.text(alphabet="ab. !\n#`-*|", max_size=300))
 def test_every_sentence_stands_in_the_text(text: str) -> None:
-    assert all(text[each.start : each.start + len(each.text)] == each.text for each in answer.sentences(text))
+    assert all(
+        text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
+        for sentence in answer.sentences(text)
+    )

@@ -48,7 +48,10 @@ def rows(project: Project, at: str = "") -> dict[str, str]:
     """The mirrored documents and their texts, at a branch of the knowledge base or here."""
     with opened(project) as ws:
         place = (branch.head if (branch := ws.engine.branch(at)) else at) if at else ws.at()
-        return {each.doc_id: each.content for each in ws.engine.documents(place, collection="compounding_rivers")}
+        return {
+            document.doc_id: document.content
+            for document in ws.engine.documents(place, collection="compounding_rivers")
+        }
 
 
 def paths(answer: dict[str, Any], key: str = "results") -> list[str]:
@@ -396,7 +399,7 @@ def test_what_git_ignores_is_no_document_of_a_project(tools, project):
     compounding.write(project.top, project_name="keys", docs_path="private")
     activated(project)
     with opened(project) as ws:
-        found = [each.doc_id for each in ws.engine.headers(ws.at(), collection="compounding_keys")]
+        found = [header.doc_id for header in ws.engine.headers(ws.at(), collection="compounding_keys")]
     assert found == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
 
 

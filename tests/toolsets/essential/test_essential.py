@@ -263,7 +263,7 @@ def test_command_of_an_answer_restores_a_stored_document(tools, project, change,
     if change == "forget":
         answer = tools("forget", name="retry-policy")
         tools.error("DOCUMENT_NOT_FOUND", "read", name=name)
-        assert not any(each.startswith(name) for each in tools("search", query="how often do we retry").places)
+        assert not any(place.startswith(name) for place in tools("search", query="how often do we retry").places)
     else:
         answer = tools("remember", name=name, text="Five times.", mode=change)
         assert "Five times." in tools("read", name=name).text

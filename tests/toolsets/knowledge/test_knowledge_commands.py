@@ -97,6 +97,6 @@ def test_one_name_of_two_logs_after_a_merge_is_refused_and_both_are_listed(proje
     project.git("commit", "-q", "-a", "-m", "main")
     tools("merge_branch", source_branch="side")
     logs = tools("list_issue_logs", project="birds")["logs"]
-    assert [(each["issue_number"], each["log_type"]) for each in logs] == [(7, "resolution")] * 2
+    assert [(log["issue_number"], log["log_type"]) for log in logs] == [(7, "resolution")] * 2
     assert project.vmrag("issue", "show", "7:resolution", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     tools.error("DUPLICATE_ID", "add_issue_log", project="birds", issue=7, type="resolution", content="x")

@@ -33,7 +33,7 @@ def written(tools: Tools, **arguments: Any) -> dict[str, Any]:
 def found(tools: Tools, name: str, query: str, **arguments: Any) -> list[str]:
     """Ids of the documents that answer, best first."""
     hits = tools(name, query=query, **arguments)["results"]
-    return [each.get("log_id") or each["doc_id"] for each in hits]
+    return [hit.get("log_id") or hit["doc_id"] for hit in hits]
 
 
 def test_a_log_is_found_at_once_changed_only_where_something_differs_and_named_by_its_issue(tools, monkeypatch):
@@ -222,11 +222,11 @@ def test_a_row_that_sql_inserted_without_its_collection_is_found_and_its_collect
         branch = writing.writable(ws).kb_branch
         assert branch
         ws.engine.write(branch.name, Write(put_documents=[row, orphan]), expected=branch.head)
-        assert [each.name for each in ws.engine.collections(Working(branch.name))] == ["notes"]
+        assert [collection.name for collection in ws.engine.collections(Working(branch.name))] == ["notes"]
     assert found(tools, "search_issues", "herons") == ["by-sql"]
     assert tools("get_issue_log", log_id="by-sql")["content"] == text
     hits = project.ask("query", "lonely heron", "--collection", "nowhere")["results"]
-    assert [each["doc_id"] for each in hits] == ["o"]
+    assert [hit["doc_id"] for hit in hits] == ["o"]
     tools("dolt_commit", message="herons")
     assert found(tools, "search_issues", "herons") == ["by-sql"]
     assert project.vmrag("sync", "--rebuild").code == 0

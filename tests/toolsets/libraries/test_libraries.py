@@ -408,7 +408,9 @@ def test_a_passage_knows_its_page_where_its_text_has_pages(tools, project):
         each["chunk_index"] for each in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
     ) == [1, 2]
     herons = found(tools, "herons", filter={"file_type": "pdf"})
-    assert {each["page"]: each["content"].strip() for each in herons} == dict.fromkeys((1, 2, 3), "Herons stand still.")
+    assert {heron["page"]: heron["content"].strip() for heron in herons} == dict.fromkeys(
+        (1, 2, 3), "Herons stand still."
+    )
     assert found(tools, "bats", filter={"page": 2, "file_type": "text"}) == []
     assert found(tools, "bats", filter={"page": 0}) == []
 

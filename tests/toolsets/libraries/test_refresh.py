@@ -94,7 +94,7 @@ def test_a_site_is_imported_by_its_sitemap(project, site):
     assert "Left out: 1 of other hosts, 1 that robots.txt disallows and 1 that are no URLs." in said
     assert "vmrag commit" in said
     documents = project.ask("list", "--collection", "web")["documents"]
-    assert [each["metadata"]["of"] for each in documents] == ["animals", "animals"]
+    assert [document["metadata"]["of"] for document in documents] == ["animals", "animals"]
     report = project.ask(*arguments, "--most", "2")
     assert set(report) == REPORT
     assert (report["sitemap"], report["more"], [each["status"] for each in report["pages"]]) == (

@@ -52,7 +52,7 @@ def thinker(project: Project, session: str, number: int) -> Running:
 
 def found(tools: Tools, text: str, **more: str) -> list[str]:
     rows = tools("chroma_find_similar_thoughts", query=text, threshold=0, n_results=100, **more)["similar_thoughts"]
-    return [each["id"] for each in rows]
+    return [row["id"] for row in rows]
 
 
 def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project):
@@ -178,7 +178,7 @@ def test_damage_that_no_other_copy_mends_is_found_and_there_is_a_way_on(project)
     with file.open("r+b") as opened_file:
         opened_file.truncate(5000)
     findings = [each for topic in project.ask("doctor", code=1)["topics"] for each in topic["findings"]]
-    [found] = [each for each in findings if each["level"] == "error"]
+    [found] = [finding for finding in findings if finding["level"] == "error"]
     assert "local/kb" in found["message"]
     remedy, _, _ = found["fix"].partition("   (")
     assert project.vmrag(*record, "--json", code=None).error["hint"] == found["fix"]

@@ -107,11 +107,11 @@ def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
 
 
 def _add_list(outline: Outline, path: str, values: list[Any], level: int) -> None:
-    for each in values:
-        if isinstance(each, _Pairs):
+    for value in values:
+        if isinstance(value, _Pairs):
             outline.paragraph()
-        _add(outline, path, each, level + 1)
-        if isinstance(each, _Pairs):
+        _add(outline, path, value, level + 1)
+        if isinstance(value, _Pairs):
             outline.paragraph()
 
 
@@ -162,10 +162,10 @@ def notebook_text(data: bytes, charset: str, limit: int) -> FileText:
 def _cells(notebook: Any) -> Iterator[dict[str, Any]]:
     """Those of format 4, or of the worksheets of format 3."""
     sheets = [notebook, *_list(_mapping(notebook).get("worksheets"))]
-    if not any("cells" in _mapping(each) for each in sheets):
+    if not any("cells" in _mapping(sheet) for sheet in sheets):
         raise ContentUnreadable("is no notebook (it has no cells)")
-    for each in sheets:
-        yield from map(_mapping, _list(_mapping(each).get("cells")))
+    for sheet in sheets:
+        yield from map(_mapping, _list(_mapping(sheet).get("cells")))
 
 
 def _language(metadata: dict[str, Any]) -> str:
@@ -225,4 +225,4 @@ def _list(value: Any) -> list[Any]:
 def _joined(value: Any) -> str:
     """A text, which notebooks may write as a list of its lines."""
     lines: Iterable[Any] = value if isinstance(value, list) else [value]
-    return "".join(each for each in lines if isinstance(each, str))
+    return "".join(line for line in lines if isinstance(line, str))

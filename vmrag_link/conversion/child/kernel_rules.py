@@ -93,7 +93,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     """What the system call returns; -1 for an error."""
-    given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    given = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     return int(ctypes.CDLL(None).syscall(ctypes.c_long(number), *given))
 
 

@@ -142,19 +142,19 @@ class _Element:
 
     @property
     def elements(self) -> list[_Element]:
-        return [each for each in self.parts if isinstance(each, _Element)]
+        return [part for part in self.parts if isinstance(part, _Element)]
 
     @property
     def is_text(self) -> bool:
         """Whether it holds text of its own, so that what is in it is a part of that text."""
-        return any(isinstance(each, str) and not each.isspace() for each in self.parts)
+        return any(isinstance(part, str) and not part.isspace() for part in self.parts)
 
     def texts(self) -> Iterator[str]:
-        for each in self.parts:
-            if isinstance(each, str):
-                yield each
+        for part in self.parts:
+            if isinstance(part, str):
+                yield part
             else:
-                yield from each.texts()
+                yield from part.texts()
 
     def whole_text(self) -> str:
         return textwrap.dedent("".join(self.texts())).strip()
@@ -206,8 +206,8 @@ def _parse(data: bytes, charset: str) -> _Element:
 
 
 def _title(root: _Element) -> str:
-    for each in (*root.elements, *(inner for outer in root.elements for inner in outer.elements)):
-        if each.name == "title" and (words := " ".join(each.whole_text().split())):
+    for element in (*root.elements, *(inner for outer in root.elements for inner in outer.elements)):
+        if element.name == "title" and (words := " ".join(element.whole_text().split())):
             return words
     return ""
 

@@ -234,7 +234,7 @@ def _loaded_libraries() -> Iterator[str]:
     """The folders of those that this process has: not all systems have them in the usual places."""
     with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
         paths = {line.split(maxsplit=5)[-1].rstrip() for line in maps if "/" in line}
-    yield from {str(Path(each).parent) for each in paths if ".so" in each}
+    yield from {str(Path(path).parent) for path in paths if ".so" in path}
     yield from env.library_folders()
 
 

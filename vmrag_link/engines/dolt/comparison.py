@@ -47,9 +47,9 @@ class DoltCompared(ComparedStates):
         (
             "diff_type <> 'modified'",
             *(
-                f"NOT ({reading.column_sql(DOCUMENTS, each, 'to_')} <=> {reading.column_sql(DOCUMENTS, each, 'from_')})"
-                for each in COMPARED_COLUMNS
-                if each != "content_hash"  # it follows from the content
+                f"NOT ({reading.column_sql(DOCUMENTS, column, 'to_')} <=> {reading.column_sql(DOCUMENTS, column, 'from_')})"
+                for column in COMPARED_COLUMNS
+                if column != "content_hash"  # it follows from the content
             ),
         )
     )

@@ -137,8 +137,8 @@ class SqlConnection(ABC):
 
         `check` is called now and then meanwhile; what it raises ends it, too.
         """
-        for each in statements:
-            self.change([each])
+        for statement in statements:
+            self.change([statement])
             check()
 
     def rows(self, query: str, *, at: str | None = None) -> list[SqlRow]:

@@ -36,7 +36,7 @@ def is_hash(text: str) -> bool:
 
 def existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
     """Those of any texts that are revisions here."""
-    asked = {each: None for each in revisions if is_hash(each)}
+    asked = {revision: None for revision in revisions if is_hash(revision)}
     seen = asked.keys() & connection.seen_revisions
     queries = [
         f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"

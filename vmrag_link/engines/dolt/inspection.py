@@ -107,7 +107,7 @@ def require_sound(
 def foreign_heads(session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str]) -> dict[str, str]:
     """See `Looker.require_sound`. A branch that is neither `known` nor ours may be foreign."""
     known = _known_here(session, known)
-    taken = {each.name for each in session.branches()} | known.keys()
+    taken = {branch.name for branch in session.branches()} | known.keys()
     return DoltLooker(session).require_sound(
         heads, known=known, may_be_foreign=lambda name: name not in taken and not reserved(name)
     )
@@ -126,8 +126,8 @@ def require_records(session: DoltSession, at: At, since: str) -> None:
     with session.connection.snapshot(place) if isinstance(at, Working) else contextlib.nullcontext():
         if twins := look.twins():
             raise RowsInvalid(f"What {place!r} holds cannot be taken: {twins}.", hint=ROWS_HINT)
-        for each in look.rows(since):
-            inspection.require_ours(each)
+        for row in look.rows(since):
+            inspection.require_ours(row)
 
 
 def server_damage(session: DoltSession) -> str:
@@ -135,10 +135,10 @@ def server_damage(session: DoltSession) -> str:
     connection = session.connection
     try:
         branches = history.branches(connection)
-        heads = literals(each.head for each in branches)
+        heads = literals(branch.head for branch in branches)
         connection.rows(f"SELECT count(*) AS v, max(length(message)) FROM dolt_log({heads})")
-        for each in branches:
-            _read_every_row(session, each)
+        for branch in branches:
+            _read_every_row(session, branch)
     except (ServerUnreachable, LoginRefused, KnowledgeMissing):
         raise  # that says nothing of its soundness
     except EngineFailed as error:

@@ -141,7 +141,7 @@ def select_list(table: Table, columns: Sequence[str], prefix: str = "") -> list[
     """Columns as SQL, called as they are: NULL as `records.defaults` has it, and the hash of the
     text that is there.
     """
-    return [f"{column_sql(table, each, prefix)} AS {identifier(prefix + each)}" for each in columns]
+    return [f"{column_sql(table, column, prefix)} AS {identifier(prefix + column)}" for column in columns]
 
 
 def column_sql(table: Table, column: str, prefix: str = "") -> str:
@@ -185,7 +185,7 @@ def _metadata(row: SqlRow, table: Table, text: str, prefix: str) -> str:
 
 def _key(row: SqlRow, table: Table, prefix: str) -> list[str]:
     """What a document of the row is called, as far as the row says it."""
-    key = [str(row.get(prefix + each, "")) for each in table.columns[: table.keys]]
+    key = [str(row.get(prefix + column, "")) for column in table.columns[: table.keys]]
     if table.name in logical.METADATA_KEYS:
         return [logical.collection_of(table, str(row.get(prefix + logical.implying_column(table), ""))), *key]
     return key

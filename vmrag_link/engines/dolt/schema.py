@@ -153,7 +153,7 @@ def _removal(name: str, kind: str, *, ours: bool) -> str:
 def require_no_conflict(connection: SqlConnection, at: str) -> None:
     """Raise `RowsInvalid` for a branch on which another program left a merge in conflict."""
     queries = [f"SELECT `{key}` AS v FROM {table} LIMIT 1" for table, key in _CONFLICTS.items()]
-    rows = [row for found in connection.results(queries, at=at) for row in found]
+    rows = [row for result in connection.results(queries, at=at) for row in result]
     if rows:
         table = terminal_text.one_line(str(rows[0]["v"]))
         raise RowsInvalid(

@@ -61,7 +61,7 @@ class Server(SqlConnection):
     def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         def ask(session: ServerSession) -> list[list[SqlRow]]:
             session.go(at)
-            return [session.run(each) for each in queries]
+            return [session.run(query) for query in queries]
 
         with self._in_use:
             return self._harmless(ask)
@@ -73,8 +73,8 @@ class Server(SqlConnection):
             session = self._current()
             session.go(at)
             rows: list[SqlRow] = []
-            for each in statements:
-                rows = session.run(each)
+            for statement in statements:
+                rows = session.run(statement)
             return rows
 
     def anywhere(self, statement: str) -> list[SqlRow]:
@@ -131,9 +131,11 @@ class Server(SqlConnection):
         with self.snapshot(ROOT_BRANCH):
             branches = self.rows("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
             working = [
-                self.value("dolt_hashof_db('WORKING')", at=str(each["name"])) for each in branches if each["dirty"]
+                self.value("dolt_hashof_db('WORKING')", at=str(branch["name"]))
+                for branch in branches
+                if branch["dirty"]
             ]
-        return tuple((each["name"], each["hash"]) for each in branches), tuple(working)
+        return tuple((branch["name"], branch["hash"]) for branch in branches), tuple(working)
 
     def command(self, statement: str, at: str) -> str:
         return f"in a client of the server {self._access.server}: USE {place(self._access.database, at)}; {statement};"

@@ -233,7 +233,7 @@ def _fill(server: Server, author: str, date: str, origin: str) -> None:
 def _used(server: Server, database: str) -> bool:
     """Whether there is a branch but for those of a creation."""
     ours = {ROOT_BRANCH, UNFINISHED_BRANCH, _default(server, database)}
-    return any(each["name"] not in ours for each in server.rows("SELECT name FROM dolt_branches"))
+    return any(row["name"] not in ours for row in server.rows("SELECT name FROM dolt_branches"))
 
 
 def _make_default(server: Server, database: str) -> None:

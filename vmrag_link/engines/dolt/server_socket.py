@@ -64,13 +64,13 @@ def error_of(access: DoltAccess, code: int, words: str, *, gone: bool, statement
         return Busy(
             f"Somebody else has changed the same at the same time: {_one_line(words)}.", hint="Run the command again."
         )
-    if code in _DENIED or any(each in lower for each in _DENIED_WORDS):
+    if code in _DENIED or any(denied_word in lower for denied_word in _DENIED_WORDS):
         return EngineUnwritable(
             f"The server {access.server} does not allow that: {_one_line(words)}.",
             hint=_remedy(access, code, lower, statement),
             said=words,
         )
-    if gone or code in _GONE or any(each in lower for each in _GONE_WORDS):
+    if gone or code in _GONE or any(gone_word in lower for gone_word in _GONE_WORDS):
         return unreachable(access, words)
     return failure(words)
 

@@ -178,9 +178,9 @@ class DoltSession(BaseSession[str]):
         known = _read_known(self.folder)
         if self.connection.asleep or not self.connection.settled or (known and all(map(known.has, self._revisions))):
             return
-        heads = {each.head for each in self.branches()}
+        heads = {branch.head for branch in self.branches()}
         if self._latest:
-            others = [each for each in self._revisions if each not in heads][-_REVISIONS:]
+            others = [revision for revision in self._revisions if revision not in heads][-_REVISIONS:]
             revisions = tuple(sorted(history.existing(self.connection, others)))  # garbage collection removes some
             _note_known(self.folder, msgspec.structs.replace(self._latest, revisions=revisions))
 
@@ -217,7 +217,7 @@ class DoltSession(BaseSession[str]):
         revision that was protected.
         """
         self.require_revision(revision)
-        heads = {each.name: each.head for each in self.branches() if each.name in (KEEP_BRANCH, PINNED_BRANCH)}
+        heads = {branch.name: branch.head for branch in self.branches() if branch.name in (KEEP_BRANCH, PINNED_BRANCH)}
         pinned, kept = heads.get(PINNED_BRANCH), heads.get(KEEP_BRANCH)
         if any(self.is_ancestor(revision, head) for head in heads.values()):
             return
@@ -304,7 +304,7 @@ class KnownBranches(Record, frozen=True):
     revisions: tuple[str, ...] = ()
 
     def has(self, revision: str) -> bool:
-        return revision in self.revisions or any(each.head == revision for each in self.branches)
+        return revision in self.revisions or any(branch.head == revision for branch in self.branches)
 
 
 def _known_stamp(folder: Path) -> Stamp | None:

@@ -94,8 +94,8 @@ class Shell(SqlConnection):
         with self._in_use:
             session = self._writable()
             self._read_remotes = True
-            for each in statements:
-                session.tell([each], at=None, check=check)
+            for statement in statements:
+                session.tell([statement], at=None, check=check)
 
     @contextlib.contextmanager
     def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002

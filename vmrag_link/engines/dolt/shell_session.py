@@ -89,7 +89,7 @@ class ShellSession:
         `check` is called while nothing is answered, for as long as REMOTE_SECONDS; what it raises
         ends the process.
         """
-        calls = [each for each in statements[-1:] if each.startswith(CALL)]
+        calls = [statement for statement in statements[-1:] if statement.startswith(CALL)]
         found = self._run(statements[: len(statements) - len(calls)], calls, at=at, check=check)
         return found[0] if found else []
 
@@ -155,8 +155,8 @@ class ShellSession:
 
     def _say(self, statements: Sequence[str]) -> None:
         """What is answered meanwhile is taken in: the program does not go on reading before."""
-        self._unanswered += [each[-_REPEATED:] for each in statements]
-        left = memoryview("".join(f"{each};\n" for each in statements).encode())
+        self._unanswered += [statement[-_REPEATED:] for statement in statements]
+        left = memoryview("".join(f"{statement};\n" for statement in statements).encode())
         while left:
             answers, ready = _ready(LONGEST_STATEMENT, self._output, self._input)
             if not (answers or ready):

@@ -73,7 +73,7 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
     tables = [path for name in names if (path := files.table_file(there, name))]
     try:
         with files.linked_repository(manifest, tables) as folder, schema.opened(folder, access) as connection:
-            return {each.name: each.head for each in history.branches(connection)}
+            return {branch.name: branch.head for branch in history.branches(connection)}
     except EngineFailed as error:
         raise remotes.translated(error, url) from error
 

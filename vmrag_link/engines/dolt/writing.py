@@ -31,7 +31,7 @@ def complete(session: DoltSession, at: str, head: str) -> None:
     for table in (each for each in TABLES if each.name in changed):
         stored = table.columns[table.keys :]
         other = " OR ".join(f"NOT (to_{each} <=> {reading.column_sql(table, each, 'to_')})" for each in stored)
-        columns = [each for each in table.columns if each != "content"]
+        columns = [column for column in table.columns if column != "content"]
         selected = reading.select_list(table, columns, "to_")
         diff = f"dolt_diff({literals([head, WORKING, table.name])})"
         query = f"SELECT {', '.join(selected)}, {other} AS incomplete FROM {diff} WHERE {_THERE}"
@@ -89,9 +89,9 @@ def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[s
 
 def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
     """Insert or replace rows."""
-    names = [identifier(each) for each in table.columns]
+    names = [identifier(column) for column in table.columns]
     insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES"
-    replace = ", ".join(f"{each} = VALUES({each})" for each in names[table.keys :])
+    replace = ", ".join(f"{name} = VALUES({name})" for name in names[table.keys :])
     for batch in _batches(rows):
         connection.change([f"{insert} {', '.join(batch)} ON DUPLICATE KEY UPDATE {replace}"], at=at)
 

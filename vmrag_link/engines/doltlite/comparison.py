@@ -50,7 +50,12 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
 class DoltliteCompared(ComparedStates):
     """`versions` of the schema of both states."""
 
-    changed = " OR ".join(("diff_type <> 'modified'", *(f"to_{each} IS NOT from_{each}" for each in COMPARED_COLUMNS)))
+    changed = " OR ".join(
+        (
+            "diff_type <> 'modified'",
+            *(f"to_{compared_column} IS NOT from_{compared_column}" for compared_column in COMPARED_COLUMNS),
+        )
+    )
 
     def __init__(
         self, before: Connection, after: Connection, steps: Sequence[_DiffStep], versions: tuple[int, int]
@@ -65,7 +70,7 @@ class DoltliteCompared(ComparedStates):
         self, step: _DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         before, after = (
-            [dict(zip(table.columns, table.selected(self._versions[1], prefix), strict=True))[each] for each in names]
+            [dict(zip(table.columns, table.selected(self._versions[1], prefix), strict=True))[name] for name in names]
             for names, prefix in zip(columns, ("from_", "to_"), strict=True)
         )
         rest = f"FROM dolt_diff_{table.name}(?, ?) WHERE {where}"

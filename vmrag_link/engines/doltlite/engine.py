@@ -92,7 +92,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
             rows = self._session.main.execute_long("PRAGMA integrity_check")
         except EngineFailed as error:
             return error.message
-        found = " ".join(str(each) for (each,) in rows).replace("*** in database main ***", "").split()
+        found = " ".join(str(row) for (row,) in rows).replace("*** in database main ***", "").split()
         return "" if found == ["ok"] else f"The knowledge base {self._session.file} is damaged ({' '.join(found)})."
 
     def stamp(self) -> object:

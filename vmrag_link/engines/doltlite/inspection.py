@@ -60,7 +60,7 @@ class DoltliteLook(Look):
         return self._connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2")
 
     def answers(self, queries: Sequence[str]) -> list[Any]:
-        found = (self._connection.execute(each) for each in queries)
+        found = (self._connection.execute(query) for query in queries)
         return [rows[0][0] if rows else None for rows in found]
 
     def changed(self, table: Table, since: str) -> str:

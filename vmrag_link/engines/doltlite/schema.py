@@ -35,8 +35,8 @@ def upgrade(connection: Connection, needed: int) -> int:
     statements make the same tables everywhere, so two upgrades merge.
     """
     found = version(connection)
-    for each in range(found + 1, needed + 1):
-        for statement in UPGRADES[each]:
+    for number in range(found + 1, needed + 1):
+        for statement in UPGRADES[number]:
             connection.execute(statement)
     if found < needed:
         connection.execute("UPDATE vmrag_meta SET value = ? WHERE key = 'schema_version'", (str(needed),))
@@ -188,8 +188,8 @@ def words(sql: str) -> list[str]:
 def objects(*statements: str) -> frozenset[SchemaObject]:
     """What these statements, of the kinds that ours are, make."""
     found = []
-    for each in statements:
-        parts = words(each.replace("IF NOT EXISTS ", ""))
+    for statement in statements:
+        parts = words(statement.replace("IF NOT EXISTS ", ""))
         name, table = parts[2].partition("(")[0], parts[4 if parts[1] == "INDEX" else 2].partition("(")[0]
         found.append((parts[1].lower(), name, table, " ".join(parts)))
     return frozenset(found)

@@ -140,7 +140,9 @@ def vet(
             _require_whole(connection)
             if not history.exists(connection, root):
                 raise engine_inspection.refused(engine_inspection.STRANGE)
-            there = [each for each in revisions if each not in here and history.exists(connection, each)]
+            there = [
+                revision for revision in revisions if revision not in here and history.exists(connection, revision)
+            ]
             new = _new(connection, there, here, limits)
     except EngineFailed as error:
         raise engine_inspection.refused(inspection.DoltliteLooker(file, limits).reason(error)) from error

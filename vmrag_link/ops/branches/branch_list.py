@@ -50,7 +50,7 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
     the knowledge base.
     """
     remote = upstream(ws)
-    ours = {each.name: each.head for each in ws.engine.branches()}
+    ours = {branch.name: branch.head for branch in ws.engine.branches()}
     theirs = _theirs(ws, remote)
     matches = re.compile(translate(pattern or "*")).match
     kept = bool(pattern) and reserved(pattern)
@@ -85,7 +85,7 @@ def _doubt(ws: Workspace, remote: Upstream | None) -> str:
 
 def heads_by_name(ws: Workspace, here: Standing) -> dict[str, str]:
     """Heads by branch: the current one first, those that only the remote has as `REMOTE/NAME`."""
-    ours = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
+    ours = {branch.name: branch.head for branch in ws.engine.branches() if not reserved(branch.name)}
     current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}
     remote = upstream(ws)
     theirs = (

@@ -159,7 +159,7 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
 
     if report.pending:
         return 0
-    put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
+    put = [document.key for document in ws.engine.diff(report.parent, report.revision).documents if document.after]
     return ws.reader.read(lambda view: chunks_held(view.folder, put))
 
 

@@ -108,14 +108,14 @@ def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchM
     if theirs in (base, ours):
         return BranchMerge(name, report, 0, ())
     merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.derived(ws))
-    changes = _count(merged.rows, {each.key for each in ws.engine.headers(ours)})
+    changes = _count(merged.rows, {header.key for header in ws.engine.headers(ours)})
     report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
     return BranchMerge(name, report, revisions.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
 
 
 def _count(rows: Write, there: set[tuple[str, str]]) -> ChangeCounts:
     """What storing these rows does to the documents that are `there`."""
-    put = {each.key for each in rows.put_documents}
+    put = {put_document.key for put_document in rows.put_documents}
     gone = {each for each in there if each[0] in rows.remove_collections} | {*rows.remove_documents} & there
     return ChangeCounts(len(put - there), len(put & there), len(gone - put))
 
@@ -266,7 +266,7 @@ def resolve_bulk(
         report = resolve.resolve(ws, [each.id for each in chosen], Decision(side=side))
     else:
         report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
-    left = tuple(conflict_rows.rows([each.conflict for each in report.conflicts]))
+    left = tuple(conflict_rows.rows([conflict.conflict for conflict in report.conflicts]))
     if left:
         if commit:
             raise MergeConflict(
@@ -299,7 +299,7 @@ def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: S
         )
     if ids:
         return [each for doc_id in ids for each in _of_document(here, doc_id, table)]
-    undecided = [each for each in merged.conflicts if each in here]
+    undecided = [conflict for conflict in merged.conflicts if conflict in here]
     if not undecided:
         then = "" if merged.conflicts else " any more; a commit closes the merge"
         raise NothingSelected(f"Nothing of {table!r} is in conflict{then}.", hint="vmrag resolve --list")
@@ -307,18 +307,18 @@ def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: S
 
 
 def _is_collection(ws: Workspace, state: MergeState, name: str) -> bool:
-    return any(each.name == name for at in (ws.at(), state.theirs) for each in ws.engine.collections(at))
+    return any(collection.name == name for at in (ws.at(), state.theirs) for collection in ws.engine.collections(at))
 
 
 def _of_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:
     """A document's id, or that of a chunk of it; several collections may have it."""
     chunk = parse_chunk_id(doc_id)
     for wanted in (doc_id, chunk[0] if chunk else ""):
-        if found := [each for each in conflicts if wanted and each.doc_id == wanted]:
+        if found := [conflict for conflict in conflicts if wanted and conflict.doc_id == wanted]:
             return found
     raise DocumentMissing(
         f"{doc_id!r} is not in conflict in {table!r}.",
         hint="vmrag resolve --list",
         doc_id=doc_id,
-        conflicts=[each.id for each in conflicts],
+        conflicts=[conflict.id for conflict in conflicts],
     )

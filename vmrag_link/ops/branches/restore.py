@@ -90,16 +90,16 @@ def _restored(
         else:
             wanted = document_names.select(ws.engine, [at, revision], names or [EVERYTHING], within=within)
             found = _part(ws, at, revision, wanted)
-        keys = {each.key for each in found.documents}
-        lost = remove.unsaved_of(ws, at, keys.__contains__, {each.key for each in found.collections})
+        keys = {document.key for document in found.documents}
+        lost = remove.unsaved_of(ws, at, keys.__contains__, {collection.key for collection in found.collections})
         if everything and not lost.empty and not confirmed:
             raise _confirmation_missing(lost, command_of("restore", names, source=source))
         kept = remove.keep_unsaved(ws, at, lost, before="they were restored")
         report = Restoration(
             revision,
-            tuple(RestoredDocument(*each.key, each.kind) for each in found.documents),
-            tuple(RestoredCollection(each.key, each.kind) for each in found.collections),
-            tuple(DocumentName(*each.key) for each in lost.documents),
+            tuple(RestoredDocument(*document.key, document.kind) for document in found.documents),
+            tuple(RestoredCollection(collection.key, collection.kind) for collection in found.collections),
+            tuple(DocumentName(*document.key) for document in lost.documents),
             kept,
         )
         return Planned(None if found.empty else as_rows(found), report)
@@ -183,31 +183,33 @@ def _invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | 
 def _as_pinned(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
     """What puts a row there as a revision has it, or takes it away."""
     if table == COLLECTIONS.name:
-        collections = [each for each in ws.engine.collections(revision) if [each.name] == list(key)]
+        collections = [collection for collection in ws.engine.collections(revision) if [collection.name] == list(key)]
         return Write(put_collections=collections, remove_collections=[] if collections else key)
     if table == PROJECTS.name:
         projects = list(ws.engine.projects(revision, ids=key))
         return Write(put_projects=projects, remove_projects=[] if projects else key)
     stored: DocumentTable = table  # type: ignore[assignment]  # one of the tables of documents
     documents = list(ws.engine.documents(revision, ids=key[-1:], table=stored))
-    found = [each for each in documents if table != "documents" or each.collection == key[0]]
+    found = [document for document in documents if table != "documents" or document.collection == key[0]]
     return Write(put_documents=found, remove_documents=[] if found else [(key[0], key[-1])])
 
 
 def _part(ws: Workspace, at: At, revision: str, wanted: document_names.NamedSelection) -> Difference:
     """What differs of what is wanted; a document that comes back brings its collection."""
     found = ws.engine.diff_headers(at, revision)
-    names = {each.key for each in wanted.documents}
-    documents = [each for each in found.documents if each.key in names]
-    homes = {each.key[0] for each in documents if each.after}
+    names = {document.key for document in wanted.documents}
+    documents = [document for document in found.documents if document.key in names]
+    homes = {document.key[0] for document in documents if document.after}
     collections = tuple(
-        each for each in found.collections if each.key in wanted.collections or (not each.before and each.key in homes)
+        collection
+        for collection in found.collections
+        if collection.key in wanted.collections or (not collection.before and collection.key in homes)
     )
     return Difference(collections, remove.with_texts(ws, revision, documents))
 
 
 def _confirmation_missing(lost: Difference, command: str) -> ConfirmationMissing:
-    names = [str(DocumentName(*each.key)) for each in lost.documents]
+    names = [str(DocumentName(*document.key)) for document in lost.documents]
     what = f"{plural(len(names), 'document')}: {', '.join(names[:_NAMED])}" if names else "settings of collections"
     return ConfirmationMissing(
         f"This would give up what was never committed of {what}{', …' if len(names) > _NAMED else ''}.",

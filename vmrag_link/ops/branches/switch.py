@@ -105,9 +105,9 @@ def _owner(ws: Workspace, kb_branch: str) -> str | None:
     update-ref -d` leaves it.
     """
     existing = refs.code_branches(ws.places)
-    for each in plumbing.kb_mappings(ws.places):
-        if each.kb_branch == kb_branch and each.code not in existing:
-            plumbing.forget_kb_branch(ws.places, each.code, each.tree)
+    for kb_mapping in plumbing.kb_mappings(ws.places):
+        if kb_mapping.kb_branch == kb_branch and kb_mapping.code not in existing:
+            plumbing.forget_kb_branch(ws.places, kb_mapping.code, kb_mapping.tree)
     return plumbing.kb_owners(ws.places).get(kb_branch)
 
 

@@ -150,7 +150,7 @@ def _tap_problem(problem: CaseProblem) -> Iterator[str]:
     yield f"      message: {_scalar(problem.message)}"
     if problem.notes:
         yield "      notes:"
-        yield from (f"        - {_scalar(each)}" for each in problem.notes)
+        yield from (f"        - {_scalar(note)}" for note in problem.notes)
 
 
 def _scalar(value: str) -> str:

@@ -57,7 +57,7 @@ class CheckCase(Record, frozen=True):
 
     @property
     def failed(self) -> bool:
-        return any(each.level == "error" for each in self.problems)
+        return any(problem.level == "error" for problem in self.problems)
 
 
 class CaseList(Record, frozen=True):
@@ -71,8 +71,8 @@ class CaseList(Record, frozen=True):
 def of_verify(report: VerifyReport, *, asked_remote: bool) -> CaseList:
     """A case for each rule: commits have other names in every run."""
     by_rule: dict[str, list[PinFinding]] = {rule: [] for rule in PIN_RULES}
-    for each in report.findings:
-        by_rule[each.code].append(each)
+    for finding in report.findings:
+        by_rule[finding.code].append(finding)
     unknown: dict[str, str] = {} if asked_remote else {"NOT_ON_REMOTE": "no remote was asked: --remote"}
     if by_rule["NOT_COMPARABLE"]:
         unknown["KNOWLEDGE_DROPPED"] = "the history is not here"
@@ -105,13 +105,13 @@ def of_queries(cases: Iterable[CheckCase]) -> CaseList:
 
 def _of_check(report: GoldenReport) -> Iterator[CheckCase]:
     level: Level = "information" if report.thresholds else "error"  # these decide then
-    for each in report.queries:
-        missed = tuple(_of_miss(each, miss, level) for miss in each.misses)
-        yield CheckCase(each.name, report.file, each.line, missed)
+    for query in report.queries:
+        missed = tuple(_of_miss(query, miss, level) for miss in query.misses)
+        yield CheckCase(query.name, report.file, query.line, missed)
     for limit in report.thresholds:
         below = CaseProblem(THRESHOLD_MISSED, "error", limit.sentence, (limit.name,))
         yield CheckCase(f"threshold: {limit.name}", report.file, 1, () if limit.holds else (below,))
-    if any(each.ranking is not None for each in report.queries):
+    if any(query.ranking is not None for query in report.queries):
         outdated = CaseProblem(RANKINGS_OUTDATED, "error", report.outdated, (), (UPDATE,))
         yield CheckCase(QUERY_RULES[RANKINGS_OUTDATED], report.file, 1, (outdated,) if report.outdated else ())
 

@@ -110,7 +110,7 @@ class GoldenReport(Record, frozen=True):
 
     @property
     def passed(self) -> bool:
-        held = all(each.holds for each in self.thresholds) if self.thresholds else not self.missed
+        held = all(threshold.holds for threshold in self.thresholds) if self.thresholds else not self.missed
         return held and not self.outdated
 
 
@@ -334,6 +334,6 @@ class MissedDocuments:
     @cached_property
     def _by_file_name(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for collection, doc_id in sorted(each.key for each in self._rows.headers(self._at)):
+        for collection, doc_id in sorted(header.key for header in self._rows.headers(self._at)):
             found.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
         return found

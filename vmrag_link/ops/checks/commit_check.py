@@ -71,7 +71,7 @@ def check(ws: Workspace) -> CheckReport:
     findings = _pin(ws, staged, partial=partial)
     if ws.initialized and not committed:
         findings += _uncommitted_documents(ws)
-    if ws.initialized and not any(each.blocks for each in findings):
+    if ws.initialized and not any(finding.blocks for finding in findings):
         findings += _unstaged_sources(ws, staged)
     return CheckReport(tuple(findings), committed, alone)
 

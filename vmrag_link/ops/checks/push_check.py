@@ -94,19 +94,19 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
     last = set(pushed.at.values())
     flaws = [found for data, commits in pushed.new.items() if (found := _flaw(ws, data, commits[0], last))]
     flaws += _deletions(ws, push)
-    if push.remote is None or any(each.blocks for each in flaws):
+    if push.remote is None or any(flaw.blocks for flaw in flaws):
         return PushCheckReport(tuple(flaws))
     sent, ends = [], list(_ends(ws, push, pushed.at))
-    for where, wanted in _publish_requests(ws, ends, _coming(ws, push, pushed)):
+    for where, publish_request in _publish_requests(ws, ends, _coming(ws, push, pushed)):
         try:
             ref = destinations.own_ref(ws, where)
             if ref and ws.engine.shared:
                 continue  # whoever works on the server has it
             address = _own(ws, push, ref) if ref else destinations.named(ws, where, ask=True)[0]
-            if not _remembered(ws, address, wanted):
-                sent.append((address.text, publish_to(ws, address, wanted)))
+            if not _remembered(ws, address, publish_request):
+                sent.append((address.text, publish_to(ws, address, publish_request)))
         except (RemoteError, LockError) as error:
-            flaws.append(_unsent(ws, error, last=any(each.pin.dolt_remote == where for each in ends)))
+            flaws.append(_unsent(ws, error, last=any(end.pin.dolt_remote == where for end in ends)))
     return PushCheckReport(tuple(flaws), tuple(sent))
 
 
@@ -229,16 +229,16 @@ def _publish_requests(
     """The revisions that each `dolt_remote` needs."""
     # A KB branch whose code branch goes back does so, too, and needs nothing new for that. What
     # this clone has never seen git will refuse to take away, unless it is forced.
-    back = [each for each in ends if each.follows is False]
+    back = [end for end in ends if end.follows is False]
     found = [pin for data in coming if (pin := parsed(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)]
-    found = [_moved(pin, [each.pin.dolt_remote for each in ends]) for pin in found]
+    found = [_moved(pin, [end.pin.dolt_remote for end in ends]) for pin in found]
     for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *(each.pin for each in back))):
-        moves = {name: each for each in ends if each.pin.dolt_remote == where and (name := _kb_branch(ws, each.ref))}
+        moves = {name: end for end in ends if end.pin.dolt_remote == where and (name := _kb_branch(ws, end.ref))}
         wanted = PublishRequest(
-            {name: each.pin.dolt_commit for name, each in moves.items()},
+            {name: move.pin.dolt_commit for name, move in moves.items()},
             [pin.dolt_commit for pin in found if pin.dolt_remote == where],
-            force=frozenset(name for name, each in moves.items() if each in back),
-            superseded=functools.partial(_ever_pinned, ws, {name: each.tip for name, each in moves.items()}),
+            force=frozenset(name for name, move in moves.items() if move in back),
+            superseded=functools.partial(_ever_pinned, ws, {name: move.tip for name, move in moves.items()}),
             lenient=True,
         )
         yield where, wanted

@@ -47,7 +47,7 @@ class VerifyReport(Record, frozen=True):
 
     @property
     def clean(self) -> bool:
-        return not any(each.level == "error" for each in self.findings)
+        return not any(finding.level == "error" for finding in self.findings)
 
 
 _LAST = "HEAD^..HEAD"
@@ -107,8 +107,8 @@ def verify(
     report = _report(ws, scope, walk, pins, reachable=reachable)
     if revisions or pull_request or scope.shown != _LAST:
         return report
-    known = {each.commit for each in report.findings}
-    earlier = (each for each in _drops(ws, scope.tip) if each.commit not in known)
+    known = {finding.commit for finding in report.findings}
+    earlier = (drop for drop in _drops(ws, scope.tip) if drop.commit not in known)
     return msgspec.structs.replace(report, findings=(*earlier, *report.findings))
 
 
@@ -140,7 +140,7 @@ def _drops(
     scope = Scope(tip[:12], tip, without)
     walk, pins = _read(ws, scope)
     findings = _report(ws, scope, walk, pins, reachable=None, present=present).findings
-    return tuple(each for each in findings if each.code == "KNOWLEDGE_DROPPED" and each.level == "error")
+    return tuple(finding for finding in findings if finding.code == "KNOWLEDGE_DROPPED" and finding.level == "error")
 
 
 def verify_between(
@@ -243,12 +243,12 @@ def _report(
     merge_bases, past = MergeBases(ws.places, *scope.ends), Past(ws.places, scope.tip)
     asked_remote, halves = reachable is not None, _half_merged(ws, scope)
     ancestry = Ancestry(
-        ws.engine, [*pins.revisions, *(side for each in halves for side in each.sides), *filter(None, [present])]
+        ws.engine, [*pins.revisions, *(side for halve in halves for side in halve.sides), *filter(None, [present])]
     )
     examination = Examination(pins, ancestry, merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork)
     flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
     known = {each.finding.commit for each in flaws}
-    flaws += [flaw for each in halves if each.commit not in known and (flaw := each.flaw)]
+    flaws += [flaw for halve in halves if halve.commit not in known and (flaw := halve.flaw)]
     if reachable:
         flaws += examination.unreached(walk.changes, reachable)
     findings = _with_accepted(ws, scope, _with_mended(walk, flaws, examination, present))
@@ -278,7 +278,7 @@ def _not_comparable(
     that it is cut.
     """
     alone = not scope.without and walk.parents.keys() <= walk.cut
-    lacking = alone and any(objects.parents(ws.places, each) for each in walk.parents)  # git cuts at a root, too
+    lacking = alone and any(objects.parents(ws.places, parent) for parent in walk.parents)  # git cuts at a root, too
     if lacking or (scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents))):
         yield not_comparable(scope.tip, scope.shown)
 

@@ -70,7 +70,7 @@ class HalfMerged(NamedTuple):
     @property
     def flaw(self) -> Flaw | None:
         """None where the pin is not what is in conflict."""
-        changed = tuple(dict.fromkeys(each for each in self.sides if each not in self.bases))
+        changed = tuple(dict.fromkeys(side for side in self.sides if side not in self.bases))
         if len({*self.sides}) < 2 or not changed:  # noqa: PLR2004  sides that differ
             return None
         message = (
@@ -123,7 +123,7 @@ class Examination:
             return self._broken("PIN_MALFORMED", change, f"Commit {_short(change.commit)}: {read.message}", sides)
         if not self._ancestry.has_revision(read):
             return self._missing_pin(change, read, sides)
-        sides = [each for each in sides if not self._ancestry.accepts_loss(read, each)]
+        sides = [side for side in sides if not self._ancestry.accepts_loss(read, side)]
         if len(change.parents) == 1 and sides and not self._ancestry.has_revision(sides[0]):
             return self._unknown(change, sides[0])
         return self._compare(change, read, sides)
@@ -322,7 +322,7 @@ class Examination:
         return lambda needs: (
             needs is not None
             and all(
-                here.accepts_loss(pin, each) or (here.has_revision(each) and here.descends(pin, each)) for each in needs
+                here.accepts_loss(pin, need) or (here.has_revision(need) and here.descends(pin, need)) for need in needs
             )
         )
 

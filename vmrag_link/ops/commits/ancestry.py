@@ -89,7 +89,7 @@ class Ancestry:
 
             log = self._engine.log(revision)
             self._accepted[revision] = frozenset(
-                each for info in log for each in revisions.accepted_losses(info.message)
+                accepted_loss for info in log for accepted_loss in revisions.accepted_losses(info.message)
             )
         return lost in self._accepted[revision]
 
@@ -156,13 +156,13 @@ class MergeBases:
             return False
         cut = self._cut.get(head, 0)
         return not cut or all(
-            sides and all(each in found or self._cut.get(each, 0) == cut for each in sides) for sides in found.values()
+            sides and all(side in found or self._cut.get(side, 0) == cut for side in sides) for sides in found.values()
         )
 
     def _reached(self, commits: tuple[str, ...]) -> int:
         bits = 0
-        for each in commits:
-            bits |= self._cut.get(each, 0)
+        for commit in commits:
+            bits |= self._cut.get(commit, 0)
         return bits
 
 

@@ -58,7 +58,7 @@ def make_comparable(places: Places, base: str | None, head: str) -> None:
         _fetch(places, ends, step, _WITHOUT_FILES)
     if not is_comparable(places, base, head):
         raise HistoryMissing(
-            f"{' and '.join(each[:12] for each in ends)} cannot be compared: {origin(places).where} itself has no more "
+            f"{' and '.join(end[:12] for end in ends)} cannot be compared: {origin(places).where} itself has no more "
             "of their history.",
             hint="git fetch --unshallow   (in the repository that it was cloned from)",
         )
@@ -114,7 +114,7 @@ def _fetch(places: Places, commits: list[str], *options: str) -> None:
     try:
         transfer.fetch_commits(places, peer, commits, *options)
     except RemoteError as problem:
-        names = " and ".join(each[:12] for each in commits)
+        names = " and ".join(commit[:12] for commit in commits)
         raise HistoryMissing(
             f"The history of {names} is not in this checkout, and could not be fetched. {problem.message}", hint=HINT
         ) from problem

@@ -60,8 +60,8 @@ def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[
     graph = engine.parents(heads.values())
     ages = {each: age for age, each in enumerate(TopologicalSorter(graph).static_order())}
     internal = beginning(engine)
-    owners = {each: name for name, own in _owners(graph, heads, internal) for each in own}
-    hashes = {each for each in owners if each.startswith(query.lower())} if "hash" in by else set()
+    owners = {each: name for name, owner in _owners(graph, heads, internal) for each in owner}
+    hashes = {owner for owner in owners if owner.startswith(query.lower())} if "hash" in by else set()
     youngest = sorted(heads.items(), key=lambda each: ages.get(each[1], -1), reverse=True)
     known = _infos(engine, dict(youngest), graph, internal) if "message" in by else {}
     wanted = query.casefold()
@@ -100,8 +100,8 @@ def _infos(
     From the youngest on, so that the first log that is read holds nearly all.
     """
     infos: dict[str, RevisionInfo] = {}
-    for name, own in _owners(graph, heads, without):
-        found = map(engine.info, own) if len(own) <= _EACH else engine.log(heads[name])
+    for name, owner in _owners(graph, heads, without):
+        found = map(engine.info, owner) if len(owner) <= _EACH else engine.log(heads[name])
         infos |= {each.revision: each for each in found if each.revision not in without}
     return infos
 
@@ -134,7 +134,7 @@ class Distances:
     def _ancestors(self, heads: Iterable[str]) -> set[str]:
         from vmrag_link.ops.commits.ancestry import reached
 
-        return set(reached(self._parents, [each for each in heads if each in self._parents]))
+        return set(reached(self._parents, [head for head in heads if head in self._parents]))
 
 
 def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ()) -> int:

@@ -45,9 +45,11 @@ def branches(ws: Workspace) -> BranchesReport:
     mapped = plumbing.kb_owners(ws.places)
     current = ws.trigger().branch
     rows = [
-        BranchRow(each.name, each.head, each.dirty, mapped.get(each.name), mapped.get(each.name, "") == current)
-        for each in ws.engine.branches()
-        if not each.name.startswith(RESERVED_PREFIX) or each.name.startswith(ASIDE_PREFIX)
+        BranchRow(
+            branch.name, branch.head, branch.dirty, mapped.get(branch.name), mapped.get(branch.name, "") == current
+        )
+        for branch in ws.engine.branches()
+        if not branch.name.startswith(RESERVED_PREFIX) or branch.name.startswith(ASIDE_PREFIX)
     ]
     return BranchesReport(rows)
 
@@ -94,10 +96,10 @@ def require_new(ws: Workspace, name: str) -> None:
         raise NameInvalid(
             f"A KB branch cannot be called {name[:80]!r}: {why}.", hint="Choose another name.", branch=name
         )
-    for each in ws.engine.branches():
-        if each.name.lower() == name.lower():
+    for branch in ws.engine.branches():
+        if branch.name.lower() == name.lower():
             raise BranchExists(
-                f"The knowledge base has a branch {each.name!r} already.", hint="vmrag branch", branch=each.name
+                f"The knowledge base has a branch {branch.name!r} already.", hint="vmrag branch", branch=branch.name
             )
     for kb, code in plumbing.kb_owners(ws.places).items():
         if kb.lower() == name.lower() and code != ws.trigger().branch:
@@ -111,7 +113,7 @@ def require_new(ws: Workspace, name: str) -> None:
 
 def free_name(engine: Engine, code: str, taken: set[str]) -> str:
     """The code branch's own name if it is legal and free, else `b/<slug>-<hash8>`."""
-    used = taken | {each.name.lower() for each in engine.branches()}
+    used = taken | {branch.name.lower() for branch in engine.branches()}
     reserved = code.lower().startswith(RESERVED_PREFIX)
     if (
         engine.legal_branch_name(code)
@@ -136,7 +138,11 @@ def living(ws: Workspace) -> list[Mapping]:
     """The mappings whose code branch, and work tree if it is one's own, are there."""
     existing = refs.code_branches(ws.places)
     trees = {"", *map(plumbing.tree_key, refs.git_dirs(ws.places))}
-    return [each for each in plumbing.kb_mappings(ws.places) if each.code in existing and each.tree in trees]
+    return [
+        kb_mapping
+        for kb_mapping in plumbing.kb_mappings(ws.places)
+        if kb_mapping.code in existing and kb_mapping.tree in trees
+    ]
 
 
 def abandoned(ws: Workspace, target: Target) -> list[KbBranch]:
@@ -164,7 +170,9 @@ def _dirty_elsewhere(ws: Workspace, target: Target) -> list[KbBranch]:
     if ws.engine.shared:
         return []
     own = target.kb_branch.name if target.kb_branch else None
-    return [each for each in ws.engine.branches() if each.dirty and each.name != own and not reserved(each.name)]
+    return [
+        branch for branch in ws.engine.branches() if branch.dirty and branch.name != own and not reserved(branch.name)
+    ]
 
 
 def lines(ws: Workspace, target: Target) -> Iterator[str]:
@@ -195,13 +203,15 @@ def _unpinned(ws: Workspace, target: Target) -> Iterator[str]:
     """
     codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
     own = target.kb_branch.name if target.kb_branch else None
-    heads = {codes[each.name]: each for each in ws.engine.branches() if each.name in codes and each.name != own}
+    heads = {
+        codes[branch.name]: branch for branch in ws.engine.branches() if branch.name in codes and branch.name != own
+    }
     if not heads:
         return
     from vmrag_link.ops.pins import history_pins
 
     pins = history_pins.pinned_at(ws.places, heads)
-    ahead = {code: each for code, each in heads.items() if code in pins and pins[code] != each.head}
+    ahead = {code: head for code, head in heads.items() if code in pins and pins[code] != head.head}
     ahead = {code: each for code, each in ahead.items() if history_pins.is_unpinned(ws, pins[code], each.head)}
     out = refs.checked_out(ws.places) if ahead else set()
     for code, each in ahead.items():

@@ -143,7 +143,11 @@ def _one(found: list[Found], name: str, table: str | None) -> Found:
 
 def _documents_in(ws: ReadableStore, at: At, name: str) -> list[Found]:
     """The documents of this id, else those that a chunk of this name belongs to, by collection."""
-    return [(each, document) for each in ws.engine.collections(at) if (document := _document_of(ws, at, each, name))]
+    return [
+        (collection, document)
+        for collection in ws.engine.collections(at)
+        if (document := _document_of(ws, at, collection, name))
+    ]
 
 
 def _document_of(ws: ReadableStore, at: At, there: Collection, name: str) -> Document | None:

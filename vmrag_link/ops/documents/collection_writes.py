@@ -136,7 +136,7 @@ def modify(
 
 def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
     require_plain(before)
-    if any(each.name == after.name for each in ws.engine.collections(at)):
+    if any(collection.name == after.name for collection in ws.engine.collections(at)):
         raise _collection_exists(after.name)
     checked(ws.models.of(before), before)  # its documents are indexed under the new name
     moved = ws.engine.documents(at, collection=before.name)  # read while they are written: all as of one moment

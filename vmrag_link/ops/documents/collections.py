@@ -86,7 +86,7 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
     """
     from vmrag_link.ops.documents import branches
 
-    there = {each.name: each for each in ws.engine.collections(at)}
+    there = {collection.name: collection for collection in ws.engine.collections(at)}
     if name in there:
         return there[name]
     if not isinstance(ws, Workspace):
@@ -99,11 +99,11 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
         raise source_read_only(name)
     own = ws.trigger().branch
     rows = branches.branches(ws).branches
-    current = [own, *(each.name for each in rows if each.current)]
+    current = [own, *(row.name for row in rows if row.current)]
     for bare in _bare(name, current):
         if bare in there:
             return there[bare]
-    raise _missing(ws, name, list(there), own, [each for each in rows if not each.current])
+    raise _missing(ws, name, list(there), own, [row for row in rows if not row.current])
 
 
 def _of_files(ws: SourceStore, name: str, there: Mapping[str, Collection]) -> Collection:
@@ -144,7 +144,7 @@ def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
 
 def exact(ws: ReadableStore, at: At, name: str) -> Collection | None:
     """The collection of exactly this name; None if there is none."""
-    return next((each for each in ws.engine.collections(at) if each.name == name), None)
+    return next((collection for collection in ws.engine.collections(at) if collection.name == name), None)
 
 
 def new(ws: Workspace, name: str) -> Collection:

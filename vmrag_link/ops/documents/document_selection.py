@@ -76,7 +76,7 @@ def select(ws: ReadableStore, at: At, collection: Collection, selection: Selecti
     """
     passing = _Passing(ws, at, collection, selection)
     if selection.ids is None:
-        return Selected([Named(each, each, None) for each in passing.ids()], [])
+        return Selected([Named(identifier, identifier, None) for identifier in passing.ids()], [])
     asked = list(dict.fromkeys(selection.ids))
     there = passing.among(asked)
     chunk_ids = {each: _chunk(each) for each in asked if each not in there}
@@ -242,7 +242,7 @@ class _Reading:
             return len(found.named), found.missing, found.named[start:stop]
         engine, at, name = self._ws.engine, self._here.at, self._collection.name
         with contextlib.closing(engine.headers(at, collection=name)) as headers:
-            page = [Named(each.doc_id, each.doc_id, None) for each in itertools.islice(headers, start, stop)]
+            page = [Named(header.doc_id, header.doc_id, None) for header in itertools.islice(headers, start, stop)]
         return engine.count(at, collection=name), [], page
 
     def _items(self, named: Sequence[Named]) -> Iterator[Item]:
@@ -285,4 +285,6 @@ class _Reading:
         }
         wanted = [*itertools.chain.from_iterable(asked.values())]
         stored = self._searcher.embeddings(name, wanted, self._ws.embedding_cache)
-        return {shown: [stored[each] for each in ids if each in stored] for shown, ids in asked.items()}
+        return {
+            shown: [stored[identifier] for identifier in ids if identifier in stored] for shown, ids in asked.items()
+        }

@@ -78,7 +78,7 @@ def _export(ws: Workspace, folder: Path, wanted: Sequence[str], here: Standing, 
     names = reading.collection_names(ws.engine, here.at, wanted)
     target = Folder(folder)
     with file_failures():
-        plan = _Plan(target, (each for name in names for each in ws.engine.headers(here.at, collection=name)))
+        plan = _Plan(target, (header for name in names for header in ws.engine.headers(here.at, collection=name)))
         if plan.changed and not force:
             raise _would_overwrite(folder, plan.changed)
         _write(ws, here.at, target, plan)

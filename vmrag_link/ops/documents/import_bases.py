@@ -134,7 +134,7 @@ def _base_from_documents(ws: Workspace, at: At, question: _Question) -> ImportBa
         return import_base.of_record(next(iter(found)), question.top)
     name = question.collection
     if not found:
-        found = question.matching(each.doc_id for each in ws.engine.headers(at, collection=name))
+        found = question.matching(header.doc_id for header in ws.engine.headers(at, collection=name))
         what = f"none of its {plural(documents, 'document')} came from a file"
         if found:
             folder, number = found.most_common(1)[0]
@@ -177,7 +177,7 @@ class _Question(Record, frozen=True):
     def matching(self, ids: Iterable[str]) -> Counter[str]:
         """The folders around the sources, inside the repository, that have files of these ids."""
         inner = self._common(self.request.sources)
-        found = self._having(ids, [each for each in (inner, *inner.parents) if each.is_relative_to(self.top)])
+        found = self._having(ids, [parent for parent in (inner, *inner.parents) if parent.is_relative_to(self.top)])
         return Counter({each.relative_to(self.top).as_posix(): number for each, number in found.items()})
 
     def _having(self, names: Iterable[str], folders: list[Path]) -> Counter[Path]:
@@ -186,17 +186,17 @@ class _Question(Record, frozen=True):
         for name in names:
             if import_base.leads_out(name):
                 continue
-            found.update(each for each in folders if _is_file(each / name))
+            found.update(folder for folder in folders if _is_file(folder / name))
         return found
 
     def not_in(self, base: ImportBase, *, empty: bool) -> VmragError:
         """A source does not lie in the base. An `empty` collection can take any other."""
-        strange = next(each for each in self.request.sources if not base.contains(each))
+        strange = next(source for source in self.request.sources if not base.contains(source))
         message = (
             f"{terminal_text.one_line(str(self._shown(strange)))} is not below {described(base)}, "
             f"from where the ids of collection {self.collection!r} count."
         )
-        inside = [each.is_relative_to(self.top) for each in (base.folder, *self.request.sources)]
+        inside = [source.is_relative_to(self.top) for source in (base.folder, *self.request.sources)]
         if all(inside) or self.request.given is not None:
             kept = " With a wider base, the documents that are there keep their ids." if all(inside) else ""
             wider = self._common([base.folder, *self.request.sources])
@@ -219,7 +219,7 @@ class _Question(Record, frozen=True):
     def _command(self, collection: str, base: Path) -> str:
         """What to type; with `…` for the sources beyond the first few."""
         away = ["-C", quoted(self.top)] if self._away() else []
-        sources = [quoted(self._shown(each)) for each in self.request.sources[:_MOST]]
+        sources = [quoted(self._shown(source)) for source in self.request.sources[:_MOST]]
         more = ["…"] if len(self.request.sources) > _MOST else []
         copy = ["--copy"] if self.request.copy else []
         words = ["vmrag", *away, "import", *sources, *more, "--collection", collection, *copy, "--base"]
@@ -235,7 +235,7 @@ class _Question(Record, frozen=True):
 
     def _common(self, paths: Iterable[Path]) -> Path:
         """The innermost folder that holds them all."""
-        return Path(os.path.commonpath([each if each.is_dir() else each.parent for each in paths]))
+        return Path(os.path.commonpath([path if path.is_dir() else path.parent for path in paths]))
 
 
 def _is_file(path: Path) -> bool:

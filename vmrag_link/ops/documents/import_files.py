@@ -171,9 +171,9 @@ def _store(
             )
         there = placing.stored(ws, at, collection, base)
         placed = placing.place(collection, files.documents, base, there, followed, copy=request.copy)
-        for each in placed.documents:
-            collections.require_document_id(each.doc_id)
-        kept = {each.doc_id for each in placed.documents}
+        for document in placed.documents:
+            collections.require_document_id(document.doc_id)
+        kept = {document.doc_id for document in placed.documents}
         gone = tuple(doc_id for doc_id in placing.gone(ws.places, base, there, folders) if doc_id not in kept)
         left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))
         if files.refusal and not gone:
@@ -198,7 +198,7 @@ def _store(
 
 def _is_below(source: str, aside: Several[str]) -> bool:
     """Whether a source is one of these, or lies in one."""
-    return bool(aside) and any(str(each) in aside for each in (Path(source), *Path(source).parents))
+    return bool(aside) and any(str(parent) in aside for parent in (Path(source), *Path(source).parents))
 
 
 def converter_of(ws: Workspace) -> Converter:

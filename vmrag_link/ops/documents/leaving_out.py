@@ -81,7 +81,7 @@ class LeavingOut:
         found = dict.fromkeys(self._matched(folders, files), EXCLUDED)
         if self._derived:
             found |= self._derived([file for file in files if file not in found])
-        rest = [each for each in (*folders, *files) if each not in found]
+        rest = [folder for folder in (*folders, *files) if folder not in found]
         if named:
             self._unasked += [] if self._selection.include_ignored else rest
             return found
@@ -169,7 +169,7 @@ class DerivedFiles:
         """Of all files that may be documents, below the top; what is in them was not looked at."""
         if not self.sources:
             return set()
-        return {each.path for files in self._listing.files.values() for each in files}
+        return {file.path for files in self._listing.files.values() for file in files}
 
     def documents(self, paths: Collection[str]) -> dict[str, Document]:
         """The documents that these files are, by path; code is not cut."""
@@ -198,7 +198,7 @@ def explained(
         yield
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as why:
         sources = ws.sources.configured if isinstance(ws, Workspace) else ()
-        some = (each for name in names for each in _possible_meanings(sources, name, within))
+        some = (possible_meaning for name in names for possible_meaning in _possible_meanings(sources, name, within))
         found = next((each for each in some if not each[1] or hint(each[1])), None)
         if found is None:
             if missing := _no_file(sources, names, why):
@@ -212,13 +212,13 @@ def explained(
 
 def _no_file(sources: Iterable[SourceSettings], names: Iterable[str], why: VmragError) -> DocumentMissing | None:
     """The error where a collection is missing that is a source's, and has no such file."""
-    for each in sources if isinstance(why, CollectionMissing) else ():
-        path = next((name.removeprefix(f"{each.collection}/") for name in names if _within(each, name)), "")
+    for source in sources if isinstance(why, CollectionMissing) else ():
+        path = next((name.removeprefix(f"{source.collection}/") for name in names if _within(source, name)), "")
         if path:
             return DocumentMissing(
-                f"The source {each.collection!r} (files of this repository) has no document {path!r}.",
-                hint=f"vmrag list --collection {quoted(each.collection)}",
-                collection_name=each.collection,
+                f"The source {source.collection!r} (files of this repository) has no document {path!r}.",
+                hint=f"vmrag list --collection {quoted(source.collection)}",
+                collection_name=source.collection,
                 doc_id=path,
             )
     return None

@@ -126,7 +126,7 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
         _row(each, chunks.get(key), changes[key].kind if key in changes else None)
         for key, each in sorted(headers.items())
     ]
-    return ListReport(sorted([*rows, *(files or ())], key=lambda each: (each.collection, each.doc_id)))
+    return ListReport(sorted([*rows, *(files or ())], key=lambda row: (row.collection, row.doc_id)))
 
 
 def _row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | None) -> DocumentRow:
@@ -153,7 +153,7 @@ def _files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
         if tree is None or (collection is not None and tree.source(collection) is None):
             return None
         marks = {key: _MARKS.get(file.uncommitted) for key, file in tree.files.items()}
-        return [_row(each.header, None, marks[key]) for key, each in tree.documents(wanted).items()]
+        return [_row(document.header, None, marks[key]) for key, document in tree.documents(wanted).items()]
 
 
 def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
@@ -162,8 +162,12 @@ def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] |
             return None
         chunks = chunk_counts(opened.folder)
         return [
-            _row(each, chunks[each.key], _MARKS.get(opened.uncommitted.get(each.collection, {}).get(each.doc_id, "")))
-            for each in IndexedRows(opened.folder).headers("", collection=collection)
+            _row(
+                header,
+                chunks[header.key],
+                _MARKS.get(opened.uncommitted.get(header.collection, {}).get(header.doc_id, "")),
+            )
+            for header in IndexedRows(opened.folder).headers("", collection=collection)
         ]
 
 

@@ -80,12 +80,12 @@ def find(ws: Workspace, path: str) -> NamedFile:
     given = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
     starts = [*([here] if here and _is_below(_real(here), roots) else []), ws.places.top]
     candidates = [named(start / given) for start in starts]
-    for each in candidates:
-        if _may_be_read(ws.places, each.target, roots) and os.path.exists(each.target):  # noqa: PTH110  never raises
-            return each
-    for each in candidates:
-        if not _may_be_read(ws.places, each.target, roots):
-            raise _denied(each.path, roots)
+    for candidate in candidates:
+        if _may_be_read(ws.places, candidate.target, roots) and os.path.exists(candidate.target):  # noqa: PTH110  never raises
+            return candidate
+    for candidate in candidates:
+        if not _may_be_read(ws.places, candidate.target, roots):
+            raise _denied(candidate.path, roots)
     return candidates[-1]
 
 
@@ -124,7 +124,7 @@ def _roots(ws: Workspace, here: Path | None) -> list[Path]:
     """
     roots = [Path(each.strip()) for each in ws.config.ingest.allowed_roots.split(",") if each.strip()]
     usual = [ws.places.top, *([here] if here and not belongs_to_nobody(here) else [])]
-    return [_real(each) for each in roots or usual]
+    return [_real(root) for root in roots or usual]
 
 
 def _may_be_read(places: Places, target: Path, roots: Sequence[Path]) -> bool:
@@ -205,7 +205,7 @@ def _denied(path: Path, roots: Sequence[Path]) -> AccessDenied:
         f"{name} was not read: it lies outside of the folders that are allowed, or is git's own.",
         hint="Take a file of the work tree. Only the user can allow more: git config vmrag.ingest.allowed-roots FOLDER,FOLDER",
         path=name,
-        allowed=[str(each) for each in roots],
+        allowed=[str(root) for root in roots],
     )
 
 

@@ -44,7 +44,7 @@ def followed(
     """
     there = stored(ws, at, collection, base)
     known = base.ids_by_source(there)
-    new = {each.source: each for each in documents if each.source not in known}
+    new = {document.source: document for document in documents if document.source not in known}
     gone = {source: doc_id for doc_id, source in there if new and is_lost(base, source)}
     if base.recorded != OUTSIDE:
         gone = {source: gone[source] for source in gone.keys() - listing.not_checked_out(ws.places, gone)}
@@ -55,7 +55,7 @@ def followed(
         found = {now: old for old, now in versions.renamed(ws.places, list(gone)).items() if now in new}
     left = {source: doc_id for source, doc_id in gone.items() if source not in found.values()}
     hashes = {
-        each.doc_id: each.content_hash for each in ws.engine.headers(at, collection=collection, ids=left.values())
+        header.doc_id: header.content_hash for header in ws.engine.headers(at, collection=collection, ids=left.values())
     }
     before = _unique({source: hashes.get(doc_id, "") for source, doc_id in left.items()})
     now = _unique(
@@ -81,11 +81,11 @@ def place(
     renamed = [Renamed(known[old], old, now) for now, old in followed.items() if old in known and now not in known]
     ids = known | {each.now: each.doc_id for each in renamed}
     placed: dict[str, ImportedDocument] = {}
-    for each in documents:
-        doc_id = ids.get(each.source, each.doc_id)
+    for document in documents:
+        doc_id = ids.get(document.source, document.doc_id)
         if doc_id in placed:
-            raise _one_id(base, collection, placed[doc_id], each, copy=copy)
-        placed[doc_id] = each if doc_id == each.doc_id else msgspec.structs.replace(each, doc_id=doc_id)
+            raise _one_id(base, collection, placed[doc_id], document, copy=copy)
+        placed[doc_id] = document if doc_id == document.doc_id else msgspec.structs.replace(document, doc_id=doc_id)
     moved = (
         doc_id
         for doc_id, before in there

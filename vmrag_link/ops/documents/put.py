@@ -114,8 +114,8 @@ def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCoun
     collection = msgspec.structs.replace(target, import_base=files.base.recorded) if files else target
     documents, name = files.placed.documents if files else request.documents, collection.name
     present = {
-        each.doc_id: each
-        for each in ws.engine.headers(at, collection=name, ids=[document.doc_id for document in documents])
+        header.doc_id: header
+        for header in ws.engine.headers(at, collection=name, ids=[document.doc_id for document in documents])
     }
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
@@ -155,9 +155,9 @@ def _find_collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Co
     """The collection that is meant, and whether it is new."""
     if not request.create:
         return collections.find(ws, at, request.collection), False
-    for each in ws.engine.collections(at):
-        if each.name == request.collection:
-            return each, False
+    for collection in ws.engine.collections(at):
+        if collection.name == request.collection:
+            return collection, False
     chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
     return collections.empty(request.collection, ws.models.named(ws.config.embedding.model), chunking), True
 

@@ -86,7 +86,7 @@ class WithFiles:
 
     def __init__(self, rows: TextSource, files: IndexedRows) -> None:
         self._rows, self._files = rows, files
-        self._names = {each.name for each in files.collections("")}
+        self._names = {collection.name for collection in files.collections("")}
 
     def collections(self, at: At) -> list[Collection]:
         stored = (row for row in self._rows.collections(at) if row.name not in self._names)

@@ -98,7 +98,7 @@ def remove_named(
         found = document_names.select(ws.engine, [at], names, within=within)
         wanted = set(found.documents)
         lost = unsaved_of(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
-        never_committed = tuple(DocumentName(*each.key) for each in lost.documents)
+        never_committed = tuple(DocumentName(*document.key) for document in lost.documents)
         if dry_run:
             return Planned(None, NamedRemoval(found.documents, found.collections, never_committed, ""))
         if not found.exact and not confirmed:
@@ -106,7 +106,9 @@ def remove_named(
         kept = keep_unsaved(ws, at, lost, before="they were removed")
         rows = Write(
             remove_collections=found.collections,
-            remove_documents=[each.key for each in found.documents if each.collection not in found.collections],
+            remove_documents=[
+                document.key for document in found.documents if document.collection not in found.collections
+            ],
         )
         return Planned(
             None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
@@ -174,20 +176,24 @@ def unsaved_of(
     if branch is None or not branch.dirty:
         return Difference((), ())
     found = ws.engine.diff_headers(branch.head, at)
-    lost = [each for each in found.documents if each.after and documents(each.key)]
+    lost = [document for document in found.documents if document.after and documents(document.key)]
     homes = {each.key[0] for each in lost}
-    rows = (each for each in found.collections if each.after and (each.key in collections or each.key in homes))
+    rows = (
+        collection
+        for collection in found.collections
+        if collection.after and (collection.key in collections or collection.key in homes)
+    )
     return Difference(tuple(rows), with_texts(ws, at, lost))
 
 
 def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
     """Changes that lead to what is at a place, with the texts there."""
-    rows = documents_by_key(ws.engine, at, [each.key for each in changes if each.after])
+    rows = documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
     # What somebody removed meanwhile is planned for again: see `writing.write`.
     return tuple(
-        DocumentChange(each.kind, each.before, rows.get(each.key))
-        for each in changes
-        if each.after is None or each.key in rows
+        DocumentChange(change.kind, change.before, rows.get(change.key))
+        for change in changes
+        if change.after is None or change.key in rows
     )
 
 

@@ -173,9 +173,9 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         available = [each for each in config.sources if each.collection in opened.collections]
         left_out = [*_by_listing(ws, available, config, commit=None if ref is None else commit)]
         left_out += [
-            LeftOutRow(name, path, each.reason)
+            LeftOutRow(name, path, file.reason)
             for name, files in contents.left_out.items()
-            for path, each in files.items()
+            for path, file in files.items()
         ]
         return SourcesReport(
             commit,
@@ -242,10 +242,10 @@ class Unnamed(NamedTuple):
     def yaml(self, named: Sequence[SourceSettings]) -> str:
         """Lines to add below `sources:`; of a kind that is there a comment says where."""
         lines = []
-        for each in self.sources:
-            beside = next((other for other in named if other.kind == each.kind), None)
-            section = settings_docs.sources_section([each]).splitlines()[1:]
-            paths = section[-2 if each.exclude else -1].partition(": ")[2]
+        for source in self.sources:
+            beside = next((other for other in named if other.kind == source.kind), None)
+            section = settings_docs.sources_section([source]).splitlines()[1:]
+            paths = section[-2 if source.exclude else -1].partition(": ")[2]
             lines += [f"  # to the paths of {beside.collection}: {paths}"] if beside else section
         return "".join(f"{line}\n" for line in lines)
 
@@ -381,7 +381,7 @@ def _by_listing(
 
 
 def _collection_of(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
-    return next((each.collection for each in sources if rules.is_named(each, file.path)), "")
+    return next((source.collection for source in sources if rules.is_named(source, file.path)), "")
 
 
 def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:

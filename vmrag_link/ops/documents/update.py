@@ -53,7 +53,10 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
     `CollectionMissing`, `DocumentMissing`, `ContentRefused`, `Embedding` errors for what cannot be
     embedded, `UsageInvalid` for an embedding that cannot be, and as `writing.write`.
     """
-    given = [each.metadata if each.metadata is None else checked_metadata(each.metadata, each.name) for each in changes]
+    given = [
+        change.metadata if change.metadata is None else checked_metadata(change.metadata, change.name)
+        for change in changes
+    ]
     if source := ws.sources.writable(name):
         return _update_notes(ws, source, changes)
     now = clock.now()
@@ -62,15 +65,18 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Write
         collection = collections.find(ws, at, name)
         collections.require_plain(collection)
         ids = _document_ids(ws, at, collection, changes)
-        before = {each.doc_id: each for each in ws.engine.documents(at, collection=collection.name, ids=ids.values())}
+        before = {
+            document.doc_id: document
+            for document in ws.engine.documents(at, collection=collection.name, ids=ids.values())
+        }
         after = dict(before)
-        for each, metadata in zip(changes, given, strict=True):
-            doc_id = ids[each.name]
-            after[doc_id] = _new_version(after[doc_id], each.text, metadata)
+        for change, metadata in zip(changes, given, strict=True):
+            doc_id = ids[change.name]
+            after[doc_id] = _new_version(after[doc_id], change.text, metadata)
         vectors = {
-            ids[each.name]: _vector(ws, collection, after[ids[each.name]], each.embedding)
-            for each in changes
-            if each.embedding is not None
+            ids[change.name]: _vector(ws, collection, after[ids[change.name]], change.embedding)
+            for change in changes
+            if change.embedding is not None
         }
         new = [msgspec.structs.replace(each, updated_at=now) for each in after.values() if each != before[each.doc_id]]
         touched = {each.doc_id for each in new} | vectors.keys()
@@ -116,7 +122,7 @@ def _note_ids(ws: Workspace, source: SourceSettings, changes: Sequence[DocumentU
 
 def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
     """The document that each change names. Raises `DocumentMissing`."""
-    found = select(ws, at, collection, Selection([each.name for each in changes]))
+    found = select(ws, at, collection, Selection([change.name for change in changes]))
     if found.missing:
         error = no_document(ws.engine, at, collection.name, found.missing[0])
         error.details["ids"] = found.missing

@@ -212,8 +212,8 @@ def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
     from vmrag_link.ops.documents.collections import source_read_only
 
     derived = {source.collection for source in ws.sources.configured} - {moved}
-    named = [each.name for each in rows.put_collections if each.name in derived]
-    if named and not {each.name for each in ws.engine.collections(at)}.intersection(named):
+    named = [put_collection.name for put_collection in rows.put_collections if put_collection.name in derived]
+    if named and not {collection.name for collection in ws.engine.collections(at)}.intersection(named):
         raise source_read_only(named[0])
 
 
@@ -311,5 +311,5 @@ def local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
         "modified": counts.modified,
         "deleted": counts.removed,
         "total": counts.total,
-        "documents": [each.key[1] for each in found.documents[:LISTED]],
+        "documents": [document.key[1] for document in found.documents[:LISTED]],
     }

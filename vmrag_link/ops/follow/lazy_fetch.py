@@ -253,7 +253,7 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     why: VmragError | None = None
     try:
         answered, problems = fetch_in_turn(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
-        unasked = [each for each in problems if not isinstance(each, RemoteEmpty)]
+        unasked = [problem for problem in problems if not isinstance(problem, RemoteEmpty)]
         why = next(iter(unasked), None) or (None if answered else problems[0])
     except (RemoteError, LockError, FileSystemError) as error:
         why = error

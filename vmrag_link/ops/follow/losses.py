@@ -99,14 +99,14 @@ def search(ws: Workspace, wanted: Mapping[str, Pin], *, offline: bool, then: str
 def _ask(ws: Workspace, wanted: Iterable[Pin]) -> Iterator[str]:
     from vmrag_link.ops.remotes.fetch import fetch_from  # rarely needed, and a commit waits for imports
 
-    for each in _addresses(ws, wanted):
+    for address in _addresses(ws, wanted):
         try:
-            fetch_from(ws, each)
+            fetch_from(ws, address)
         except RemoteEmpty:
             pass
         except RemoteError as why:
             raise _unknown(why) from why
-        yield each.text
+        yield address.text
 
 
 def _addresses(ws: Workspace, wanted: Iterable[Pin]) -> list[Address]:
@@ -125,7 +125,7 @@ def _addresses(ws: Workspace, wanted: Iterable[Pin]) -> list[Address]:
             )
         except RemoteError as why:
             raise _unknown(why) from why
-        found |= {each.key: each for each in places}
+        found |= {place.key: place for place in places}
     return list(found.values())
 
 
@@ -145,9 +145,9 @@ def describe(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
     infos = history.descriptions(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
     found = []
     for revision in lost:
-        pinned = [each for each in infos if each in introduced.get(revision, ())]
-        links = (each.git_commit for each in ws.engine.links(dolt_commit=revision))
-        linked = tuple(each for each in links if each not in pinned)
+        pinned = [info for info in infos if info in introduced.get(revision, ())]
+        links = (link.git_commit for link in ws.engine.links(dolt_commit=revision))
+        linked = tuple(link for link in links if link not in pinned)
         found.append(LostRevision(revision, tuple(PinningCommit(each, *infos[each]) for each in pinned), linked))
     return tuple(found)
 

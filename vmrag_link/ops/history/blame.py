@@ -135,8 +135,8 @@ def _divided(lines: Sequence[_Line], old: Sequence[str], new: Sequence[str]) -> 
     old_numbers = {
         after + step: before + step for before, after, length in matching_blocks(old, new) for step in range(length)
     }
-    same = [_Line(old_numbers[each.there], each.here) for each in lines if each.there in old_numbers]
-    return same, [each for each in lines if each.there not in old_numbers]
+    same = [_Line(old_numbers[line.there], line.here) for line in lines if line.there in old_numbers]
+    return same, [line for line in lines if line.there not in old_numbers]
 
 
 def _text(engine: Engine, at: At, name: DocumentName) -> str:

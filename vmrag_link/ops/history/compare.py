@@ -62,7 +62,7 @@ def between(
     if chosen:
         names = KnownNames(ws, new, old)
         selection = document_names.select(names.rows, names.places, chosen)
-        keys = {each.key for each in selection.documents}
+        keys = {document.key for document in selection.documents}
         found = _with_files(found.only(selection), old, new, shown=lambda key: key in keys, counted=lambda _: False)
     else:
         found = _with_files(found, old, new, shown=lambda key: code or not is_code(key), counted=is_code)
@@ -207,8 +207,8 @@ def _read_both(stored: TextReader, tree: SourceTree | None) -> TextReader:
         return stored
 
     def read(headers: Sequence[DocumentHeader]) -> Mapping[Key, Document]:
-        files = [each.key for each in headers if each.key in tree.files]
-        others = [each for each in headers if each.key not in tree.files]
+        files = [header.key for header in headers if header.key in tree.files]
+        others = [header for header in headers if header.key not in tree.files]
         return {**(stored(others) if others else {}), **tree.documents(files)}
 
     return read
@@ -236,13 +236,13 @@ def _file_changes(old: SourceTree | None, new: SourceTree | None, keys: Iterable
 def _merge(stored: Iterable[HeaderChange], files: Iterable[HeaderChange]) -> list[HeaderChange]:
     """By name. What was stored and is a file of the same name now is modified, or is the same."""
     found = {each.key: each for each in stored}
-    for each in files:
-        if twin := found.pop(each.key, None):
-            before, after = each.before or twin.before, each.after or twin.after
+    for file in files:
+        if twin := found.pop(file.key, None):
+            before, after = file.before or twin.before, file.after or twin.after
             if before != after:
-                found[each.key] = change_of(before, after)
+                found[file.key] = change_of(before, after)
         else:
-            found[each.key] = each
+            found[file.key] = file
     return [found[key] for key in sorted(found)]
 
 

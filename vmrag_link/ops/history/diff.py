@@ -83,16 +83,21 @@ class Diff(Record, frozen=True):
 
     def only(self, selection: NamedSelection) -> Diff:
         """The part about some documents and collections."""
-        keys = {each.key for each in selection.documents}
-        documents = (each for each in self.documents if each.key in keys)
-        rows = (each for each in self.collections if each.key in selection.collections)
+        keys = {document.key for document in selection.documents}
+        documents = (document for document in self.documents if document.key in keys)
+        rows = (collection for collection in self.collections if collection.key in selection.collections)
         return msgspec.structs.replace(self, documents=tuple(documents), collections=tuple(rows))
 
 
 def diff(engine: Engine, old: At | None, new: At) -> Diff:
     if old is None:
-        added = tuple(HeaderChange("added", None, each) for each in engine.headers(new))
-        return Diff(None, new, added, tuple(CollectionChange("added", None, each) for each in engine.collections(new)))
+        added = tuple(HeaderChange("added", None, header) for header in engine.headers(new))
+        return Diff(
+            None,
+            new,
+            added,
+            tuple(CollectionChange("added", None, collection) for collection in engine.collections(new)),
+        )
     if old == new:
         return Diff(old, new, (), ())
     found = engine.diff_headers(old, new)
@@ -103,7 +108,9 @@ def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
     """Of documents of the knowledge base."""
 
     def reader(at: At | None) -> TextReader:
-        return lambda headers: documents_by_key(engine, at, [each.key for each in headers]) if at is not None else {}
+        return lambda headers: (
+            documents_by_key(engine, at, [header.key for header in headers]) if at is not None else {}
+        )
 
     return DiffTexts(reader(old), reader(new))
 
@@ -128,7 +135,7 @@ def texts(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
 
 def _documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
     found = read(headers) if headers else {}
-    for collection, doc_id in (each.key for each in headers):
+    for collection, doc_id in (header.key for header in headers):
         if (collection, doc_id) not in found:
             raise KnowledgeMoved(
                 f"{collection}/{doc_id} was removed while it was compared.", hint="Compare again.", doc_id=doc_id
@@ -138,9 +145,9 @@ def _documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[t
 
 def renamed_collections(found: Diff) -> dict[str, str]:
     """Old names by new ones: made at the same moment, and with the same documents."""
-    gone = {each.before for each in found.collections if each.before and not each.after}
+    gone = {collection.before for collection in found.collections if collection.before and not collection.after}
     renamed: dict[str, str] = {}
-    for new in (each.after for each in found.collections if each.after and not each.before):
+    for new in (collection.after for collection in found.collections if collection.after and not collection.before):
         for old in sorted(gone, key=lambda each: each.name):
             same_age = old.created_at == new.created_at and old.created_at
             if same_age and _documents_of(found, old) == _documents_of(found, new):
@@ -151,5 +158,5 @@ def renamed_collections(found: Diff) -> dict[str, str]:
 
 
 def _documents_of(found: Diff, collection: Collection) -> set[tuple[str, ...]]:
-    headers = (each.header for each in found.documents if each.key[0] == collection.name)
-    return {(each.doc_id, each.title, each.content_hash, each.metadata) for each in headers}
+    headers = (document.header for document in found.documents if document.key[0] == collection.name)
+    return {(header.doc_id, header.title, header.content_hash, header.metadata) for header in headers}

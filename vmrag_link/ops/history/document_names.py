@@ -119,17 +119,17 @@ def _named_by_path(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 
 def named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """Return the documents with this full name; two if it can be read in two ways."""
-    there = [each.name for each in rows.collections(at)]
+    there = [collection.name for collection in rows.collections(at)]
     for separator in _SEPARATORS:
         parts = {(each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator)}
         parts.add((name.partition(separator)[0], name.partition(separator)[2]))  # its collection may have no row
-        if found := [DocumentName(*each) for each in sorted(parts) if each[1] and _has(rows, at, *each)]:
+        if found := [DocumentName(*part) for part in sorted(parts) if part[1] and _has(rows, at, *part)]:
             return found
     return []
 
 
 def _named_by_id(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
-    return [DocumentName(*each.key) for each in rows.headers(at, ids=[name])] if name else []
+    return [DocumentName(*header.key) for header in rows.headers(at, ids=[name])] if name else []
 
 
 def without_line(name: str) -> str:
@@ -178,7 +178,7 @@ def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
     here = _here(ws)
     if unknown is None or candidates(ws.engine, here.at, name):
         return here, name
-    if any(name.startswith(f"{each.name}/") for each in ws.engine.collections(here.at)):
+    if any(name.startswith(f"{collection.name}/") for collection in ws.engine.collections(here.at)):
         return here, name
     raise unknown
 
@@ -224,7 +224,7 @@ class _Reading:
     def __init__(self, rows: NamedRows, places: Sequence[At], within: str | None) -> None:
         self._rows, self._places, self._within = rows, places, within
         self._listed: list[DocumentName] | None = None
-        self._collections = sorted({each.name for at in places for each in rows.collections(at)})
+        self._collections = sorted({collection.name for at in places for collection in rows.collections(at)})
         if within is not None and within not in self._collections and not self._all():
             raise no_collection(within, self._collections)
 
@@ -282,7 +282,7 @@ class _Reading:
 
     def _all(self) -> list[DocumentName]:
         if self._listed is None:
-            keys = (each.key for at in self._places for each in self._rows.headers(at, collection=self._within))
+            keys = (header.key for at in self._places for header in self._rows.headers(at, collection=self._within))
             self._listed = sorted({DocumentName(*key) for key in keys})
         return self._listed
 
@@ -306,7 +306,7 @@ def _require_one_collection(name: str, found: Sequence[DocumentName]) -> None:
     homes = dict.fromkeys(each.collection for each in found)
     if len(homes) > 1:
         raise _ambiguous(
-            name, [_apart(DocumentName(each, name)) if "/" in each else f"{each}/{name}" for each in homes]
+            name, [_apart(DocumentName(home, name)) if "/" in home else f"{home}/{name}" for home in homes]
         )
 
 

@@ -287,7 +287,7 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
             )
             for line in blamed.lines
         ],
-        [BlamedCommit(each.commit, each.message, each.author, each.date) for each in infos],
+        [BlamedCommit(info.commit, info.message, info.author, info.date) for info in infos],
     )
 
 

@@ -95,7 +95,7 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
     if document is None:
         found = list(islice(log.reached(ws.engine, reach.heads, hidden), limit + 1))
         infos = log.pinned(ws, found[:limit])
-        steps = [LogStep(each, tuple(one for one in each.parents if one not in hidden)) for each in infos]
+        steps = [LogStep(info, tuple(one for one in info.parents if one not in hidden)) for info in infos]
         return Revisions(ws, steps, more=len(found) > limit)
     from vmrag_link.ops.history import document_names, ranges
     from vmrag_link.ops.history.trail import Trail
@@ -152,9 +152,9 @@ def _visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]
     """
     visits: list[DocumentVisit] = []
     changed = 0
-    for each in trail.visits(name):
-        visits.append(each)
-        changed += each.changed
+    for visit in trail.visits(name):
+        visits.append(visit)
+        changed += visit.changed
         if changed > limit:
             break
     return visits if changed else []
@@ -164,12 +164,12 @@ def _of_document(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> 
     """The revisions that changed it; each leads to the next ones that did."""
     next_changed: dict[tuple[str, DocumentName], tuple[str, ...]] = {}
     parents: dict[str, tuple[str, ...]] = {}
-    for each in reversed(visits):
-        before = (next_changed.get(origin, (origin.revision,)) for origin in each.origins)
+    for visit in reversed(visits):
+        before = (next_changed.get(origin, (origin.revision,)) for origin in visit.origins)
         found = tuple(dict.fromkeys(chain.from_iterable(before)))
-        parents[each.info.revision] = found
-        next_changed[each.info.revision, each.name] = (each.info.revision,) if each.changed else found
-    shown = {each.info.revision: each for each in reversed(visits) if each.changed}
+        parents[visit.info.revision] = found
+        next_changed[visit.info.revision, visit.name] = (visit.info.revision,) if visit.changed else found
+    shown = {visit.info.revision: visit for visit in reversed(visits) if visit.changed}
     chosen = [*reversed(shown.values())]
     infos = log.pinned(ws, (each.info for each in chosen[:limit]))
     steps = [

@@ -89,9 +89,9 @@ class KnownNames:
     """The names of what is known at some places."""
 
     def __init__(self, ws: Workspace, *places: KnownPlace) -> None:
-        files = FileNames(*(each.tree for each in places))
-        self.places: list[At] = [each.at for each in places if each.at is not None] or [""]
-        self.rows: NamedRows = JoinedRows(ws.engine, files) if any(each.at is not None for each in places) else files
+        files = FileNames(*(place.tree for place in places))
+        self.places: list[At] = [place.at for place in places if place.at is not None] or [""]
+        self.rows: NamedRows = JoinedRows(ws.engine, files) if any(place.at is not None for place in places) else files
 
     def shown_names(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return names for documents at the first place (`shown_names`)."""
@@ -321,7 +321,7 @@ def _tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
 
 
 def _names(ws: Workspace, at: At | None) -> list[str]:
-    return [] if at is None else [each.name for each in ws.engine.collections(at)]
+    return [] if at is None else [collection.name for collection in ws.engine.collections(at)]
 
 
 def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> KnownPlace:

@@ -169,7 +169,7 @@ def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | Non
 
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
-    pinning = {each: revision for each in bases if (revision := pinned_unless_lost(ws, each, ours, theirs))}
+    pinning = {base: revision for base in bases if (revision := pinned_unless_lost(ws, base, ours, theirs))}
     if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
         return "", pinning
     if found is None:

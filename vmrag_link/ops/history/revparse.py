@@ -168,7 +168,7 @@ def _tool_lookup(ws: Workspace, name: str) -> str:
 
 
 def no_branch(ws: Workspace, name: str) -> BranchMissing:
-    there = [each.name for each in ws.engine.branches() if not reserved(each.name)]
+    there = [branch.name for branch in ws.engine.branches() if not reserved(branch.name)]
     near = nearest(name, there)
     return BranchMissing(
         f"The knowledge base has no branch {name[:80]!r}." + (f" Is it {near!r}?" if near else ""),
@@ -289,7 +289,7 @@ def visible(ws: Workspace, *, without: str = "") -> Iterator[str]:
 
     Those of branches and of remotes as last fetched, what is read, and what the index answers from.
     """
-    yield from (each.head for each in ws.engine.branches() if not reserved(each.name) and each.name != without)
+    yield from (branch.head for branch in ws.engine.branches() if not reserved(branch.name) and branch.name != without)
     if ws.standing_revision is not None:
         yield ws.standing_revision
     if ws.binding is not None:
@@ -318,8 +318,8 @@ def _by_prefix(ws: Workspace, name: str) -> str | None:
     """
     if len(name) < SHORTEST_HASH or not _PREFIX.fullmatch(name.lower()):
         return None
-    for heads in (list(visible(ws)), [each.head for each in ws.engine.branches()]):
-        found = sorted(each for each in ws.engine.parents(heads) if each.startswith(name.lower()))
+    for heads in (list(visible(ws)), [branch.head for branch in ws.engine.branches()]):
+        found = sorted(parent for parent in ws.engine.parents(heads) if parent.startswith(name.lower()))
         if len(found) > 1:
             raise RevisionAmbiguous(
                 f"{len(found)} revisions begin with {name!r}.",

@@ -99,7 +99,7 @@ class Trail:
         return DocumentVisit(info, name, changed, before, after, self._followed(origins))
 
     def _followed(self, origins: Sequence[DocumentOrigin]) -> tuple[DocumentOrigin, ...]:
-        return tuple(each for each in origins if each.revision not in self._without)
+        return tuple(origin for origin in origins if origin.revision not in self._without)
 
     def _renamed(self, info: RevisionInfo, after: DocumentHeader) -> DocumentName | None:
         """The document of the first parent that this one was."""
@@ -107,7 +107,7 @@ class Trail:
         if not self._engine.count(parent):  # as before the first import, which may be large
             return None
         changes = self._engine.diff_headers(parent, info.revision).documents
-        gone = [each.before for each in changes if each.before and not each.after]
+        gone = [change.before for change in changes if change.before and not change.after]
         gone.sort(key=lambda each: (file_name(each) != file_name(after), each.collection != after.collection))
         equal = next((each for each in gone if each.content_hash == after.content_hash), None)
         found = equal or self._most_alike(parent, gone[:MOST_CANDIDATES], info.revision, after)
@@ -137,11 +137,11 @@ def with_moves(read: DiffTexts, found: Diff) -> Diff:
     pairs = {new: old for old, new in _Matching(read, found).pairs()}
     gone = set(pairs.values())
     documents = []
-    for each in found.documents:
-        if each.before is None and each.after in pairs:
-            documents.append(HeaderChange("modified", pairs[each.after], each.after))
-        elif each.after or each.before not in gone:
-            documents.append(each)
+    for document in found.documents:
+        if document.before is None and document.after in pairs:
+            documents.append(HeaderChange("modified", pairs[document.after], document.after))
+        elif document.after or document.before not in gone:
+            documents.append(document)
     return msgspec.structs.replace(found, documents=tuple(documents))
 
 
@@ -164,8 +164,12 @@ class _Matching:
 
     def __init__(self, read: DiffTexts, found: Diff) -> None:
         self._read = read
-        self._gone = dict.fromkeys(each.before for each in found.documents if each.before and not each.after)
-        self._new = dict.fromkeys(each.after for each in found.documents if each.after and not each.before)
+        self._gone = dict.fromkeys(
+            document.before for document in found.documents if document.before and not document.after
+        )
+        self._new = dict.fromkeys(
+            document.after for document in found.documents if document.after and not document.before
+        )
 
     def pairs(self) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
         """The old document and the new one that it is."""
@@ -213,7 +217,7 @@ class _Matching:
             for old, old_lines in zip(gone, before, strict=True)
             for other, new_lines in zip(new, after, strict=True)
         )
-        found = [each for each in shares if each[0] >= ALIKE]
+        found = [share for share in shares if share[0] >= ALIKE]
         found.sort(key=lambda each: (-each[0], each[1].key, each[2].key))
         return ((old, other) for _, old, other in found)
 

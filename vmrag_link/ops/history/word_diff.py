@@ -114,8 +114,10 @@ class WordDiff:
     @property
     def collections(self) -> list[CollectionDiff]:
         found = (
-            CollectionDiff(each.kind, each.key, _fields(each.before, each.after, COLLECTION_FIELDS))
-            for each in self.found.collections
+            CollectionDiff(
+                collection.kind, collection.key, _fields(collection.before, collection.after, COLLECTION_FIELDS)
+            )
+            for collection in self.found.collections
         )
         return [each for each in found if each.kind != "modified" or each.fields]
 
@@ -182,7 +184,7 @@ class Counted(Protocol):
 
 
 def total(documents: Iterable[Counted]) -> Words:
-    counted = [each.words for each in documents if each.words]
+    counted = [document.words for document in documents if document.words]
     return Words(*(sum(getattr(each, name) for each in counted) for name in Words.__struct_fields__))
 
 

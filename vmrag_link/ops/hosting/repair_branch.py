@@ -127,8 +127,8 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     """What was dropped between `since` and a commit, and what is mended there."""
     branch.bring(branch.since, tip)
     report = verify_between(ws, branch.since, tip)
-    errors = [each for each in report.findings if each.level == "error"]
-    dropped = [each for each in errors if each.code == "KNOWLEDGE_DROPPED"]
+    errors = [finding for finding in report.findings if finding.level == "error"]
+    dropped = [error for error in errors if error.code == "KNOWLEDGE_DROPPED"]
     commits = {each.commit for each in dropped}
     never_there = f"{branch.name} itself has never pinned that, so it is not taken in without a person."
     left = _unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
@@ -139,7 +139,7 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
         dropped=tuple(each for each in dropped if each.commit not in left),
         mended=_mended(report),
         others=(
-            *(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
+            *(error for error in errors if error.code != "KNOWLEDGE_DROPPED"),
             *(_explain(each, never_there) for each in dropped if each.commit in left),
         ),
     )
@@ -150,7 +150,7 @@ def _explain(finding: PinFinding, why: str) -> PinFinding:
 
 
 def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
-    return tuple(each for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.mended_by)
+    return tuple(finding for finding in report.findings if finding.code == "KNOWLEDGE_DROPPED" and finding.mended_by)
 
 
 def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
@@ -187,7 +187,7 @@ def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
             *dict.fromkeys(each.message for each in dropped),
             f"Merged, as `vmrag merge --repair` does: {changes.text}.",
             "",
-            *(f"{TRAILER}: {each}" for each in commits),
+            *(f"{TRAILER}: {commit}" for commit in commits),
             "",
         ]
     )
@@ -228,7 +228,7 @@ def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
     Anybody can write its trailer.
     """
     commits = (there, made)
-    parents, trees = ([find(ws.places, each) for each in commits] for find in (objects.parents, objects.tree))
+    parents, trees = ([find(ws.places, commit) for commit in commits] for find in (objects.parents, objects.tree))
     return parents[0] == parents[1] and trees[0] == trees[1]
 
 
@@ -248,7 +248,7 @@ def _unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | Non
     pins = _revisions(ws, stood.union(*sides.values()))
     heads = [revision for commit, revision in pins.items() if commit in stood]
     strange = set(ws.engine.unreachable(set(pins.values()), heads=heads))
-    return {commit for commit, parents in sides.items() if any(pins.get(each) in strange for each in parents)}
+    return {commit for commit, parents in sides.items() if any(pins.get(parent) in strange for parent in parents)}
 
 
 def _tips(known: Mapping[str, tuple[str, ...]], tip: str) -> set[str]:

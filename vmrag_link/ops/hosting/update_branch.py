@@ -136,7 +136,7 @@ def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -
     none.
     """
     bases = pin_merge.merge_bases(ws.places, [*commits])
-    found = {each: data for each in bases if (data := _pin_data(ws, each))}
+    found = {base: data for base in bases if (data := _pin_data(ws, base))}
     if not found:
         return b""
     commit, data = next(iter(found.items()))

@@ -84,7 +84,7 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
     old, *_, old_names = searching(ws, answer_view, at=place)
     new, view, kb, names = searching(ws, answer_view)
     before, after = ranked(old), ranked(new)
-    files = {each.collection for each in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
+    files = {source.collection for source in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
     keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
     stored = [key for key in keys if key[0] not in files] if since and view.revision else []
     return AnswerSince(
@@ -152,7 +152,7 @@ def _headers(ws: Workspace, at: At, keys: Iterable[Key]) -> dict[Key, DocumentHe
     for name, doc_id in keys:
         by_collection.setdefault(name, []).append(doc_id)
     return {
-        each.key: each
+        header.key: header
         for name, ids in by_collection.items()
-        for each in ws.engine.headers(at, collection=name, ids=ids)
+        for header in ws.engine.headers(at, collection=name, ids=ids)
     }

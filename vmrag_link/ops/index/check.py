@@ -182,8 +182,10 @@ def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree |
         return _Comparison(problems, fix=fix)
     try:
         looked = [
-            _compare_collection(ws, folder, each, rows.documents("", collection=each.name), with_vectors=True)
-            for each in rows.collections("")
+            _compare_collection(
+                ws, folder, collection, rows.documents("", collection=collection.name), with_vectors=True
+            )
+            for collection in rows.collections("")
         ]
     except IndexFailed as error:  # the texts together are not those of its own list
         return _Comparison((error.message,), fix=fix)

@@ -62,7 +62,7 @@ class IndexStatus(Record, frozen=True):
 
     @property
     def in_sync(self) -> bool:
-        return all(each.sync_status == "synced" for each in self.collections)
+        return all(collection.sync_status == "synced" for collection in self.collections)
 
 
 class Indexed(Record, frozen=True):
@@ -100,22 +100,22 @@ def look(ws: Workspace) -> IndexStatus:
     for (name, _), number in held.chunks.items():
         chunks[name] += number
     rows = []
-    for each in ws.engine.collections(at):
-        pending = changed.get(each.name)
-        error = failed.get(each.name) or held.unembedded.get(each.name)
-        synced = held.current and not moved and pending is None and each.name not in held.unembedded
-        there = held.folder is not None and each.name in held.definitions
+    for collection in ws.engine.collections(at):
+        pending = changed.get(collection.name)
+        error = failed.get(collection.name) or held.unembedded.get(collection.name)
+        synced = held.current and not moved and pending is None and collection.name not in held.unembedded
+        there = held.folder is not None and collection.name in held.definitions
         rows.append(
             CollectionStatus(
-                each.name,
+                collection.name,
                 snapshot=held.folder.name if held.folder and there else None,
                 last_sync_commit=held.revision if there else None,
                 last_sync_at=_sealed_at(held.folder) if held.folder and there else None,
-                document_count=ws.engine.count(at, collection=each.name),
-                chunk_count=chunks[each.name],
+                document_count=ws.engine.count(at, collection=collection.name),
+                chunk_count=chunks[collection.name],
                 sync_status="synced" if synced else "error" if error else "pending",
                 error_message=None if synced else error,
-                embedding_model=each.embedding_model,
+                embedding_model=collection.embedding_model,
                 pending_documents=pending or 0,
             )
         )
@@ -165,7 +165,7 @@ def known(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
         return _read(ws, name)
     at = read_consistently(ws, lambda: standing(ws), index=False)
     found = find(ws, at.at, name)
-    each = next(each for each in look(ws).collections if each.collection_name == found.name)
+    each = next(collection for collection in look(ws).collections if collection.collection_name == found.name)
     hnsw = hnsw_of(found)
     return at, Indexed(found, each.document_count, each.chunk_count, each.snapshot or "", hnsw, each.sync_status)
 
@@ -276,7 +276,7 @@ def read(folder: Path, revision: str, *, current: bool) -> Holdings:
 
 def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
     """Collections that the index and the place hold differently, with the numbers of documents."""
-    headers = {each.key: each for each in ws.engine.headers(at)}
+    headers = {header.key: header for header in ws.engine.headers(at)}
     wanted = collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.of)
     anew = {name for name, each in wanted.items() if not held_equally(held, each)}
     numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)

@@ -76,10 +76,10 @@ class SyncedAll(Record, frozen=True):
             self.snapshot,
             at.kb.branch,
             at.revision,
-            added=sum(each.added for each in rows),
-            modified=sum(each.modified for each in rows),
-            deleted=sum(each.deleted for each in rows),
-            chunks=sum(each.chunks for each in rows),
+            added=sum(row.added for row in rows),
+            modified=sum(row.modified for row in rows),
+            deleted=sum(row.deleted for row in rows),
+            chunks=sum(row.chunks for row in rows),
             sync_status="error" if self.failure else "synced",
         )
 
@@ -88,7 +88,7 @@ class SyncedAll(Record, frozen=True):
 
         Raises `CollectionMissing`.
         """
-        rows = {each.collection: each for each in self.collections}
+        rows = {collection.collection: collection for collection in self.collections}
         try:
             name = find(ws, self.standing.at, name).name
         except CollectionMissing:
@@ -171,13 +171,23 @@ def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
 
 
 def _of(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentHeader]:
-    return {key: each for key, each in headers.items() if key[0] == name}
+    return {key: header for key, header in headers.items() if key[0] == name}
 
 
 def _nothing_done(ws: Workspace, error: VmragError) -> SyncedAll:
     at, found = standing(ws), look(ws)
     rows = tuple(
-        Synced(each.collection_name, each.snapshot or "", found.branch, at.revision, 0, 0, 0, 0, each.sync_status)
-        for each in found.collections
+        Synced(
+            collection.collection_name,
+            collection.snapshot or "",
+            found.branch,
+            at.revision,
+            0,
+            0,
+            0,
+            0,
+            collection.sync_status,
+        )
+        for collection in found.collections
     )
     return SyncedAll(at, rows, failure=error)

@@ -74,7 +74,7 @@ def packed_answer(
         packer = HitPacker(ws, searcher, view, committed=at is not None)
         hits, chosen = request.select_hits(found.results, asked.mode, weak=found.weak is True)
         packed = packer.pack(hits, chosen)
-        shown = {(each.collection, each.doc_id) for each in packed.passages}
+        shown = {(passage.collection, passage.doc_id) for passage in packed.passages}
         copies = packer.find_copies(shown) if at is None and found.kb.in_sync else ()
         return PackedReport(
             packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, copies, found.weak

@@ -398,8 +398,8 @@ class _Passages:
         pieces, (start, end) = self._document.pieces, span
         if not pieces:
             return "", ""
-        first = max(number for number, each in enumerate(pieces) if each.start <= start)
-        inside = (each.symbol for each in pieces[first:] if each.start < max(end, start + 1))
+        first = max(number for number, piece in enumerate(pieces) if piece.start <= start)
+        inside = (piece.symbol for piece in pieces[first:] if piece.start < max(end, start + 1))
         names = list(dict.fromkeys(filter(None, inside)))
         more = ["…"] if len(names) > _NAMED_SYMBOLS else []
         return ", ".join([*names[:_NAMED_SYMBOLS], *more]), signature_above(pieces, first)

@@ -97,7 +97,7 @@ class PassagePlaces:
         excerpt = None
         if context is not None or neighbours:
             spans = [*self.beside(passage, neighbours), (start, start + len(passage.text))]
-            excerpt = _excerpt(self._document.content, min(spans)[0], max(each for _, each in spans), context or 0)
+            excerpt = _excerpt(self._document.content, min(spans)[0], max(span for _, span in spans), context or 0)
         text = self._document.content
         line = line_at(text, start + passage.best)
         return msgspec.structs.replace(
@@ -117,7 +117,7 @@ class PassagePlaces:
             return None
         text, passed = self._document.content, passage.text
         ends = (start + len(passed) - len(passed.lstrip()), start + len(passed.rstrip()))
-        first, last = (line_of(line_at(text, each), self._written, self._document) for each in ends)
+        first, last = (line_of(line_at(text, end), self._written, self._document) for end in ends)
         return (first, last) if first and last and first <= last else None
 
     @property

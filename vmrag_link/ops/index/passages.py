@@ -100,21 +100,21 @@ def file_places(
     ws: ReadableStore, searcher: Searcher, view: View, query: str, hits: Sequence[Hit]
 ) -> list[PassagePlace | None]:
     """Where these answers to a query stand; None for those that are of no source."""
-    derived = {each.name: each for each in searcher.collections() if each.kind == SOURCE}
-    if view.sources is None or not derived.keys() & {each.collection for each in hits}:
+    derived = {collection.name: collection for collection in searcher.collections() if collection.kind == SOURCE}
+    if view.sources is None or not derived.keys() & {hit.collection for hit in hits}:
         return [None] * len(hits)
     passages = _marked(searcher, view, query, hits)
     code = {name for name, each in derived.items() if each.is_code}
-    of_text = [each for each in passages if each.collection in derived.keys() - code]
+    of_text = [passage for passage in passages if passage.collection in derived.keys() - code]
     places = {
         document.key: PassagePlaces(ws, found, document)
         for found, document in documents_of(ws, searcher, view, of_text)
     }
     return [
-        _file_place(each, places.get((each.collection, each.doc_id)), is_code=each.collection in code)
-        if each.collection in derived
+        _file_place(passage, places.get((passage.collection, passage.doc_id)), is_code=passage.collection in code)
+        if passage.collection in derived
         else None
-        for each in passages
+        for passage in passages
     ]
 
 
@@ -130,7 +130,7 @@ def _file_place(passage: PlacedPassage, there: PassagePlaces | None, *, is_code:
 
 def _marked(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> list[PlacedPassage]:
     """What is known without their documents."""
-    code = {each.name for each in searcher.collections() if each.is_code}
+    code = {collection.name for collection in searcher.collections() if collection.is_code}
     uncommitted = view.sources.uncommitted if view.sources else {}
     names = names_of_hits(searcher, hits)
     texts = [hit.text for hit in hits]
@@ -174,7 +174,7 @@ def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:
     if not spans:
         return len(text) - len(text.lstrip())
     lines = [line_at(text, start) for start, _ in spans]
-    return spans[max(range(len(spans)), key=lambda each: (lines.count(lines[each]), -each))][0]
+    return spans[max(range(len(spans)), key=lambda number: (lines.count(lines[number]), -number))][0]
 
 
 def documents_of(
@@ -182,8 +182,8 @@ def documents_of(
 ) -> Iterator[tuple[Collection, Document]]:
     """The documents of the passages, each once."""
     ids: dict[str, dict[str, None]] = {}
-    for each in passages:
-        ids.setdefault(each.collection, {})[each.doc_id] = None
+    for passage in passages:
+        ids.setdefault(passage.collection, {})[passage.doc_id] = None
     files = _open_files(view)
     derived = {each.name: each for each in files.collections(view.at)} if files else {}
     rows = {each.name: each for each in ws.engine.collections(view.at)} if ids.keys() - derived.keys() else {}

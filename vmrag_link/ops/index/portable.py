@@ -76,7 +76,7 @@ def pack(ws: Workspace, folder: Path) -> int:
     remove(folder)
     folder.mkdir(parents=True)
     ws.embedding_cache.export(folder / VECTORS)
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _take_in(ws: Workspace, path: Path) -> int:

@@ -74,7 +74,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
 
     def look(searcher: Searcher, view: View) -> SimilarReport:
         if name is None:
-            among = [each for each in searcher.collections() if each.searched]
+            among = [collection for collection in searcher.collections() if collection.searched]
         else:
             among = [searcher.collection(name) or collections.find(ws, view.at, name)]
         stored = name is not None and among[0].kind != SOURCE
@@ -90,8 +90,8 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
         )
         matches, cosines = _rank(searcher, asked, texts, cosines=request.pack is None)
         weak = [
-            searcher.is_weak(msgspec.structs.replace(asked, text=text), found)
-            for text, found in zip(texts, matches, strict=True)
+            searcher.is_weak(msgspec.structs.replace(asked, text=text), match)
+            for text, match in zip(texts, matches, strict=True)
         ]
         packed = None
         places: list[list[PassagePlace | None]] = []
@@ -121,12 +121,12 @@ def _rank(
     """The matches of each text, with their cosines if wanted."""
     queries = [msgspec.structs.replace(asked, text=text) for text in texts]
     if asked.mode == Mode.VECTOR:
-        near = [searcher.nearest(each) for each in queries]
+        near = [searcher.nearest(query) for query in queries]
         return [[each.hit for each in found] for found in near], [[each.cosine for each in found] for found in near]
-    matches = [searcher.search(each) for each in queries]
+    matches = [searcher.search(query) for query in queries]
     if asked.mode == Mode.KEYWORD or not cosines:
         return matches, None
-    return matches, [searcher.cosines(text, found) for text, found in zip(texts, matches, strict=True)]
+    return matches, [searcher.cosines(text, match) for text, match in zip(texts, matches, strict=True)]
 
 
 def _by_turns(matches: Sequence[Sequence[Hit]]) -> list[Hit]:
@@ -137,7 +137,7 @@ def _by_turns(matches: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 def _embeddings(ws: ReadableStore, searcher: Searcher, matches: list[list[Hit]]) -> dict[tuple[str, str], list[float]]:
     chunks: dict[str, dict[str, None]] = {}
-    for hit in (each for found in matches for each in found):
+    for hit in (each for match in matches for each in match):
         chunks.setdefault(hit.collection, {})[chunk_id(hit.doc_id, hit.chunk)] = None
     return {
         (name, chunk): vector

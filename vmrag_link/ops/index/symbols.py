@@ -94,7 +94,7 @@ def sort_definitions(
     """Return definitions in the order of a report, each with the state of its file."""
     exact = re.compile(symbol_matcher(wanted, within=False).pattern)
     rows = [msgspec.structs.replace(each, uncommitted=state_of(each)) for each in found]
-    return sorted(rows, key=lambda each: (not exact.search(dotted(each.symbol)), each.path, each.line, each.collection))
+    return sorted(rows, key=lambda row: (not exact.search(dotted(row.symbol)), row.path, row.line, row.collection))
 
 
 def definitions_in(document: Document, wanted: WantedSymbol, narrowed: NarrowingFilter) -> Iterator[SymbolDefinition]:
@@ -127,7 +127,7 @@ def _in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -
 
 def code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
     """Return the collections of code among some names, or all. Raises `CollectionMissing`."""
-    there = {each.name: each for each in searcher.collections()}
+    there = {collection.name: collection for collection in searcher.collections()}
     for name in names or ():
         if name not in there:
             require_readable(view, name, list(there))

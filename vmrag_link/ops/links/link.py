@@ -118,7 +118,7 @@ def _inside(places: Places, link_file: str) -> Path:
         raise _no_link_file(f"{link_file!r} holds something else already, which is not overwritten", link_file)
     if not named and not path.exists():
         raise _no_link_file(f"{link_file!r} has a name that other programs may read", link_file)
-    standing = next(each for each in path.parents if each.exists())
+    standing = next(parent for parent in path.parents if parent.exists())
     if not standing.is_dir():
         raise FileFailed(
             f"{standing} is a file; the link file cannot be below it.",

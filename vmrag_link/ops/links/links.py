@@ -182,7 +182,7 @@ def flush(ws: Workspace) -> int:
     with locks.exclusive(ws.places.locks / "links.lock", purpose="link", timeout=ws.lock_timeout):
         if ws.places.link_queue.exists():  # what a shim appends from now on goes into a new file
             ws.places.link_queue.rename(Taken(ws.places.link_queue, time.time_ns(), 0).path)
-        taken = [(each, each.unread()) for each in _queues(ws.places)]
+        taken = [(queue, queue.unread()) for queue in _queues(ws.places)]
         rows = _rows(ws, b"".join(data for _, data in taken).decode(errors="replace").split("\n"))
         if rows:
             linking.store(ws, rows, "Link what git has committed")
@@ -193,7 +193,7 @@ def flush(ws: Workspace) -> int:
 
 def _waiting(places: Places) -> bool:
     try:
-        return places.link_queue.exists() or any(each.waits for each in _queues(places))
+        return places.link_queue.exists() or any(queue.waits for queue in _queues(places))
     except FileNotFoundError:
         return True  # somebody else is at it
 

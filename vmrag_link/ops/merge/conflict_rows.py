@@ -83,7 +83,7 @@ def open_merge(ws: Workspace) -> OpenMerge | None:
 
 def _row(conflict: Conflict) -> OpenConflict:
     sides = (conflict.base, conflict.ours, conflict.theirs)
-    base, ours, theirs = (None if each is None else _values(each, conflict) for each in sides)
+    base, ours, theirs = (None if side is None else _values(side, conflict) for side in sides)
     return OpenConflict(
         _table(conflict.ours or conflict.theirs),
         conflict.collection,
@@ -93,7 +93,7 @@ def _row(conflict: Conflict) -> OpenConflict:
         base,
         ours,
         theirs,
-        [OpenHunk(each.line, *map(_cut, (each.base, each.ours, each.theirs))) for each in conflict.hunks],
+        [OpenHunk(hunk.line, *map(_cut, (hunk.base, hunk.ours, hunk.theirs))) for hunk in conflict.hunks],
     )
 
 

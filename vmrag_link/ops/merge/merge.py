@@ -224,7 +224,7 @@ def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signat
     signature = signature or state.signature(ws.engine, joins=True)
     if merged.conflicts:
         merge_state.save(ws, state)
-        conflicts = tuple(each.id for each in merged.conflicts)
+        conflicts = tuple(conflict.id for conflict in merged.conflicts)
         return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
     if not state.commit and not state.written:
         return _write_result(ws, state)

@@ -103,7 +103,7 @@ def _revision(
         raise PinConflict(
             f"The knowledge of the two sides has {what}.",
             hint="vmrag resolve",
-            conflicts=[each.id for each in outcome.conflicts],
+            conflicts=[conflict.id for conflict in outcome.conflicts],
         )
     return outcome.revision
 

@@ -194,7 +194,7 @@ def _in_git(ws: Workspace) -> MergeState | None:
     from vmrag_link.ops.merge import sides
     from vmrag_link.ops.merge.merge_pins import base_revision
 
-    base, left, right = (_side(ws, name, each) for name, each in zip(_SIDES, found.stages, strict=True))
+    base, left, right = (_side(ws, name, stage) for name, stage in zip(_SIDES, found.stages, strict=True))
     assert left is not None  # noqa: S101  looked at above
     assert right is not None  # noqa: S101
     base_at = base_revision(ws.engine, base, left, right)

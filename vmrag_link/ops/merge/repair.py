@@ -69,7 +69,7 @@ def _base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], pare
     """
     theirs = sides[parent]
     if len(set(sides.values())) > 1:
-        other = next(each for each in sides if each != parent)
+        other = next(side for side in sides if side != parent)
         return base_of(ws, revision, theirs, (parent, other))
     left = parsed(ws.places.kb, history.pins_of(ws.places, [commit]).get(commit))
     known = left is not None and ws.engine.has_revision(left.dolt_commit)

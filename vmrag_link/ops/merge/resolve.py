@@ -115,7 +115,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
     found = pin_conflict.undecided(ws.places)
     if found is None:
         raise MergeConflict("git has no pin in conflict here.", hint="vmrag pin --accept-loss REVISION")
-    named = (migrated.parsed(ws.places.kb, each) for each in found.stages)
+    named = (migrated.parsed(ws.places.kb, stage) for stage in found.stages)
     wanted = {pin.dolt_commit: pin for pin in named if pin and not ws.engine.has_revision(pin.dolt_commit)}
     search = losses.search(ws, wanted, offline=offline, then="vmrag resolve")
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
@@ -165,16 +165,16 @@ def prepare(ws: Workspace) -> None:
 def _select(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
     if not ids:
         return list(merged.conflicts)
-    known = {each.id: each for each in (*merged.conflicts, *merged.decided)}
-    for each in ids:
-        if each not in known:
+    known = {conflict.id: conflict for conflict in (*merged.conflicts, *merged.decided)}
+    for identifier in ids:
+        if identifier not in known:
             raise DocumentMissing(
-                f"{each} is not in conflict.",
+                f"{identifier} is not in conflict.",
                 hint="vmrag resolve --list (shows what is)",
-                id=each,
+                id=identifier,
                 conflicts=sorted(known),
             )
-    return [known[each] for each in ids]
+    return [known[identifier] for identifier in ids]
 
 
 def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
@@ -232,8 +232,10 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
 def _report(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
     decisions = state.decisions
     rows = tuple(
-        ConflictRow(each.id, each.open(decisions.get(each.id, {})), each, decisions.get(each.id, {}))
-        for each in merged.conflicts
+        ConflictRow(
+            conflict.id, conflict.open(decisions.get(conflict.id, {})), conflict, decisions.get(conflict.id, {})
+        )
+        for conflict in merged.conflicts
     )
     then = "vmrag resolve" if rows else "vmrag commit" if state.written else "vmrag merge --continue"
     return ResolveReport(

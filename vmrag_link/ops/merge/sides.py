@@ -118,7 +118,9 @@ def _row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
     if isinstance(conflict.ours or conflict.theirs, Project):
         return next(engine.projects(revision, ids=[conflict.doc_id]), None)
     if not conflict.doc_id:
-        return next((each for each in engine.collections(revision) if each.name == conflict.collection), None)
+        return next(
+            (collection for collection in engine.collections(revision) if collection.name == conflict.collection), None
+        )
     return engine.document(revision, conflict.collection, conflict.doc_id)
 
 

@@ -30,7 +30,7 @@ def worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
     Raises `UsageInvalid` where there is none, or where git has not merged one of the files yet, and
     `ContentRefused` for a file with git's conflict in it, or one that is no document any more.
     """
-    bases = {each.name: each.import_base for each in ws.engine.collections(ws.at())}
+    bases = {collection.name: collection.import_base for collection in ws.engine.collections(ws.at())}
     top = located(ws.places.top)
     files = {row.id: file for row in report.conflicts if (file := _file(row.conflict, top, bases))}
     if not files:
@@ -57,7 +57,7 @@ def _file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile
 
 
 def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
-    names = [each.source for each in files]
+    names = [file.source for file in files]
     left = demand(ws.places, "--literal-pathspecs", "diff", "--name-only", "--diff-filter=U", "-z", "--", *names).text
     if unmerged := sorted({*filter(None, left.split("\0"))}):
         raise UsageInvalid(
@@ -87,8 +87,8 @@ def git_conflicts(text: str) -> int:
     """
     order = ("<", "=", ">")
     found = at = 0
-    for each in _MARKER.finditer(text):
-        if each[0][0] == order[at]:
+    for match in _MARKER.finditer(text):
+        if match[0][0] == order[at]:
             at = (at + 1) % len(order)
             found += at == 0
     return found

@@ -57,7 +57,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
                 known[first] = contents.read(old, first)
             step = there.between(first, revision)
             info = infos.get(revision) or old.info(revision)
-            parents = [made[each].revision for each in info.parents]
+            parents = [made[parent].revision for parent in info.parents]
             again = new.recreate(
                 parents, _rows(old, revision, step), message=info.message, author=info.author, date=info.date
             )
@@ -90,21 +90,23 @@ def _infos(engine: Engine, plan: MigrationPlan, todo: set[str]) -> Mapping[str, 
 def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
     """What turns the first parent into the revision; texts are read as they are needed."""
     documents, collections = step.rows.documents, step.rows.collections
-    dropped = [each.key for each in collections if each.after is None]
-    projects = {each.key for each in step.projects}
+    dropped = [collection.key for collection in collections if collection.after is None]
+    projects = {project.key for project in step.projects}
     yield Write(
-        remove_documents=[each.key for each in documents if each.after is None],
+        remove_documents=[document.key for document in documents if document.after is None],
         remove_collections=dropped,
-        put_collections=[each.after for each in collections if each.after],
-        remove_projects=[each.key for each in step.removed_projects if each.key not in projects],
+        put_collections=[collection.after for collection in collections if collection.after],
+        remove_projects=[
+            removed_project.key for removed_project in step.removed_projects if removed_project.key not in projects
+        ],
         put_projects=step.projects,
     )
     changed: dict[str, list[str]] = {}
-    for each in documents:
-        if each.after:
-            changed.setdefault(each.after.collection, []).append(each.after.doc_id)
+    for document in documents:
+        if document.after:
+            changed.setdefault(document.after.collection, []).append(document.after.doc_id)
     for name in dropped:  # with the row go the documents, and some may be there without it
-        changed[name] = [each.doc_id for each in engine.headers(revision, collection=name)]
+        changed[name] = [header.doc_id for header in engine.headers(revision, collection=name)]
     for name, ids in changed.items():
         for start in range(0, len(ids), _BATCH_ROWS):
             yield from _batches(engine.documents(revision, collection=name, ids=ids[start : start + _BATCH_ROWS]))
@@ -113,9 +115,9 @@ def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
 def _batches(documents: Iterator[Document]) -> Iterator[Write]:
     batch: list[Document] = []
     size = 0
-    for each in documents:
-        batch.append(each)
-        size += len(each.content)
+    for document in documents:
+        batch.append(document)
+        size += len(document.content)
         if size > _BATCH_CHARACTERS:
             yield Write(put_documents=batch)
             batch, size = [], 0
@@ -181,11 +183,11 @@ def plan_migration(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
     revision holds is looked at when it is carried.
     """
     branches = {}
-    for each in engine.branches():
-        if each.dirty:
-            raise _uncommitted(each.name)
-        if is_carried(each.name) or each.name == VECTORS_BRANCH:
-            branches[each.name] = each.head
+    for branch in engine.branches():
+        if branch.dirty:
+            raise _uncommitted(branch.name)
+        if is_carried(branch.name) or branch.name == VECTORS_BRANCH:
+            branches[branch.name] = branch.head
     return _plan_of(engine, branches, sorted(engine.parents(pins).keys() & set(pins)))
 
 
@@ -202,7 +204,11 @@ def _plan_of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -
     on_branches = set(reached(parents, branches.values()))
     stated = set(reached(parents, pins)) - on_branches
     # Anchors hang on commits without tables, whose only use is to reach others.
-    kept = {each for each in parents.keys() - on_branches - stated - before.keys() if not engine.is_bare(each)}
+    kept = {
+        on_branch
+        for on_branch in parents.keys() - on_branches - stated - before.keys()
+        if not engine.is_bare(on_branch)
+    }
     apart = (stated | kept) - before.keys()
     below = {parent for each in apart for parent in parents[each]}
     wanted = (on_branches | apart) - before.keys()

@@ -32,9 +32,9 @@ def transfer_names(old: Engine, new: Engine, plan: MigrationPlan, made: Made) ->
     with new.writing("migrate"):
         for name, head in plan.branches.items():
             _branch(new, name, made[head].revision)
-        for each in new.branches():
-            if not new.shared and is_carried(each.name) and each.name not in plan.branches:
-                new.delete_branch(each.name, expected=each.head)  # it is gone since an earlier run
+        for branch in new.branches():
+            if not new.shared and is_carried(branch.name) and branch.name not in plan.branches:
+                new.delete_branch(branch.name, expected=branch.head)  # it is gone since an earlier run
         for revision in plan.anchors:
             new.anchor(made[revision].revision, reason="kept before the migration")
         entries = _entries(old, new, made)
@@ -58,15 +58,15 @@ def require_nothing_new(engine: Engine) -> None:
     of before does not.
     """
     heads = []
-    for each in engine.branches():
-        if each.dirty:
+    for branch in engine.branches():
+        if branch.dirty:
             raise Uncommitted(
-                f"The branch {each.name!r} has uncommitted documents, which the knowledge base of before does not have.",
+                f"The branch {branch.name!r} has uncommitted documents, which the knowledge base of before does not have.",
                 hint="Discard them, or keep them and stay: vmrag restore . && vmrag migrate --undo",
-                branch=each.name,
+                branch=branch.name,
             )
-        if is_carried(each.name) or each.name == KEEP_BRANCH:
-            heads.append(each.head)
+        if is_carried(branch.name) or branch.name == KEEP_BRANCH:
+            heads.append(branch.head)
     carried = {entry.revision for entry in revision_map.read(engine).values()}
     known = carried | engine.parents([root_of(engine)]).keys()
     new = sorted(each for each in engine.parents(heads).keys() - known if not engine.is_bare(each))

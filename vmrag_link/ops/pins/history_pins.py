@@ -52,7 +52,7 @@ def pinned_everywhere(places: Places) -> list[str]:
 
 def pinned_at(places: Places, branches: Iterable[str]) -> dict[str, str]:
     """The revision that each code branch ends with, of those that end with one."""
-    names = {BRANCHES + each: each for each in branches}
+    names = {BRANCHES + branch: branch for branch in branches}
     found = ((names[name], parsed(places.kb, data)) for name, data in history.pins_of(places, names).items())
     return {code: pin.dolt_commit for code, pin in found if pin}
 
@@ -125,7 +125,11 @@ def undecided(found: Sequence[Offer], *, empty: str) -> PinMissing:
 def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
     """The first of these revisions that can be taken, if any can."""
     engine, root = ws.engine, root_of(ws.engine)
-    usable = (each for each in revisions if each != root and engine.has_revision(each) and not engine.refusal(each))
+    usable = (
+        revision
+        for revision in revisions
+        if revision != root and engine.has_revision(revision) and not engine.refusal(revision)
+    )
     return list(itertools.islice(usable, 1))
 
 

@@ -115,7 +115,7 @@ def adopt(
             revision=pinned[0],
         )
     places = address.for_pushing(ws.places, base) if push and base else []
-    done = [publish_to(ws, each, PublishRequest({}, taken.pinned)) for each in places]
+    done = [publish_to(ws, place, PublishRequest({}, taken.pinned)) for place in places]
     return AdoptReport(
         remotes.shown(source),
         found,
@@ -123,7 +123,7 @@ def adopt(
         taken.pinned,
         taken.revisions,
         taken.missing,
-        remote=" and ".join(each.text for each in places) or None,
+        remote=" and ".join(place.text for place in places) or None,
         pushed=any(not each.empty for each in done),
     )
 
@@ -246,8 +246,8 @@ def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
     with engine.writing("adopt knowledge"):
         try:
             engine.fetch(quarantine.KEY, f"file://{room.vetted}")
-            for each in revisions:
-                engine.anchor(each, reason="adopted from a fork")
+            for revision in revisions:
+                engine.anchor(revision, reason="adopted from a fork")
         finally:
             engine.forget_remote(quarantine.KEY)
 
@@ -257,7 +257,7 @@ Using = tuple[str, str, str]
 
 
 def services_of(rows: Iterable[Collection]) -> frozenset[Using]:
-    return frozenset((each.name, each.embedding_function, each.embedding_model) for each in rows)
+    return frozenset((row.name, row.embedding_function, row.embedding_model) for row in rows)
 
 
 def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[Using] = frozenset()) -> None:

@@ -78,7 +78,7 @@ def push(
     )
     places = destinations.to_push(ws, remote)
     try:
-        done = [publish_to(ws, each, wanted) for each in places]
+        done = [publish_to(ws, place, wanted) for place in places]
     except RemoteDiverged as error:
         name = f"{quoted(remote)} " if remote else ""
         name += f"--branch {quoted(error.details['branch'])}"
@@ -88,8 +88,8 @@ def push(
             **error.details,
         ) from error
     if wanted.links:
-        for each in places:  # what others shared came with the push
-            fetch.take_in_links(ws, each)
+        for place in places:  # what others shared came with the push
+            fetch.take_in_links(ws, place)
     if not branches and not every and present.state != "pinned":
         _require_pinned_there(ws)
     return _report(places, done, uncommitted=bool(own and own.dirty))
@@ -177,21 +177,21 @@ def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> Pu
         if reserved(name):
             raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
     places = destinations.to_push(ws, remote)
-    for each in places:
-        fetch_from(ws, each)
-    there = {name for each in places for name in ws.engine.remote_heads(each.key)}
+    for place in places:
+        fetch_from(ws, place)
+    there = {name for place in places for name in ws.engine.remote_heads(place.key)}
     for name in names:
         if name not in there:
-            raise no_such_branch(" and ".join(each.text for each in places), name, there)
+            raise no_such_branch(" and ".join(place.text for place in places), name, there)
     return _report(
-        places, [publish_to(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
+        places, [publish_to(ws, place, PublishRequest({}, delete=names)) for place in places], uncommitted=False
     )
 
 
 def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted: bool) -> PushReport:
     moved = dict.fromkeys(move for each in done for move in each.branches)
     return PushReport(
-        " and ".join(each.text for each in places),
+        " and ".join(place.text for place in places),
         tuple(each for each in moved if not reserved(each.branch)),
         tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
         uncommitted=uncommitted,
@@ -240,7 +240,7 @@ def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
 
 
 def _heads(ws: Workspace, names: Sequence[str], own: KbBranch | None, *, every: bool) -> dict[str, str]:
-    there = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
+    there = {branch.name: branch.head for branch in ws.engine.branches() if not reserved(branch.name)}
     if every:
         return there
     for name in names:

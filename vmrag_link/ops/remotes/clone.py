@@ -50,7 +50,7 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
         if automatic:  # another command was faster
             return _report(ws, addresses[0])
         raise _here_already()
-    target, others = ws.target(), [each for each in addresses if each != source]
+    target, others = ws.target(), [address for address in addresses if address != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
         with contextlib.suppress(RemoteError):  # the report says what is here
             first_with(ws, others, target.revision)
@@ -69,7 +69,7 @@ def _join(ws: Workspace, *, automatic: bool) -> CloneReport:
             revision_map.refresh(ws.engine)
         elif not automatic:
             raise _here_already()
-    return _state(ws, access.server, (each.name for each in ws.engine.branches()))
+    return _state(ws, access.server, (branch.name for branch in ws.engine.branches()))
 
 
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
@@ -80,7 +80,7 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
     with _alone(ws):
         if ws.initialized:
             return None
-        names = " or ".join(each.text for each in addresses)
+        names = " or ".join(address.text for address in addresses)
         ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
         source = _first(ws, addresses)
     try:
@@ -112,11 +112,11 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
         return opening.clone(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
     problems: list[RemoteError] = []
-    for each in addresses:
+    for address in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
                 made = connection.clone(
-                    ws.places, each, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
+                    ws.places, address, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
                 )
                 task.advance(1)
         except RemoteError as problem:
@@ -124,8 +124,8 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
             continue
         if made is not None:
             made.close()
-            return each
-        problems.append(nothing_at(each))
+            return address
+        problems.append(nothing_at(address))
     raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
 
 

@@ -75,7 +75,7 @@ class BranchesFetched(Record, frozen=True):
 
     @property
     def new_branches(self) -> list[str]:
-        return [each.name for each in self.branches if each.old_commit is None]
+        return [branch.name for branch in self.branches if branch.old_commit is None]
 
 
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
@@ -100,8 +100,8 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
     """
     target, addresses = ws.target(), destinations.asked(ws, remote)
     known = [each.head for each in ws.engine.branches()]
-    for each in addresses:
-        known += ws.engine.remote_heads(each.key).values()
+    for address in addresses:
+        known += ws.engine.remote_heads(address.key).values()
     source, moved = first_with(ws, addresses, target.pin.dolt_commit if target.pin else None)
     there = ws.engine.remote_heads(source.key)
     if branch is not None:
@@ -144,9 +144,9 @@ def fetch_in_turn(
     """
     answered: list[tuple[Address, tuple[Moved, ...]]] = []
     problems: list[RemoteError] = []
-    for each in addresses:
+    for address in addresses:
         try:
-            answered.append((each, fetch_from(ws, each)))
+            answered.append((address, fetch_from(ws, address)))
         except RemoteError as problem:
             problems.append(problem)
             continue
@@ -225,7 +225,7 @@ def take_in_links(ws: Workspace, address: Address) -> int:
 
 def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
     """Without links of the source `pin` that the tree of their commit denies, if it is here."""
-    asked = [each.git_commit for each in rows if each.source == "pin"]
+    asked = [row.git_commit for row in rows if row.source == "pin"]
     if not asked:
         return list(rows)
     missing = set(objects.missing_commits(ws.places, asked))
@@ -233,9 +233,9 @@ def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
     objects.bring_at(ws.places, here, PIN_NAME)
     told = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, here).items()}
     return [
-        each
-        for each in rows
-        if each.source == "manual"
-        or each.git_commit in missing
-        or ((pin := told.get(each.git_commit)) and pin.dolt_commit == each.dolt_commit)
+        row
+        for row in rows
+        if row.source == "manual"
+        or row.git_commit in missing
+        or ((pin := told.get(row.git_commit)) and pin.dolt_commit == row.dolt_commit)
     ]

@@ -198,8 +198,8 @@ def fingerprints(
 def waiting(revisions: Iterable[str], parents: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
     """How many of the revisions follow each one as their first parent."""
     counted: dict[str, int] = {}
-    for each in revisions:
-        for first in parents[each][:1]:
+    for revision in revisions:
+        for first in parents[revision][:1]:
             counted[first] = counted.get(first, 0) + 1
     return counted
 

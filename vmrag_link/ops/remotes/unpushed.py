@@ -66,7 +66,7 @@ def _known_heads(ws: Workspace) -> set[str]:
     """
     heads = ws.engine.known_heads()
     for folder in ws.places.remotes.glob("git-*"):
-        if not any(each.exists() for each in (folder / "stands-at", *folder.glob("*/stands-at"))):
+        if not any(path.exists() for path in (folder / "stands-at", *folder.glob("*/stands-at"))):
             heads -= {*ws.engine.remote_heads(folder.name).values()}
     return heads
 

@@ -74,8 +74,8 @@ def _questions(data: CommentData) -> str:
 
 
 def _answers(data: CommentData) -> Iterator[str]:
-    first = [each for each in data.answers if not each.below]
-    shown, folded = first[:_OPEN], [*first[_OPEN:], *(each for each in data.answers if each.below)]
+    first = [answer for answer in data.answers if not answer.below]
+    shown, folded = first[:_OPEN], [*first[_OPEN:], *(answer for answer in data.answers if answer.below)]
     if shown:
         yield "\n".join(line for each in shown for line in _answer_lines(each))
     if folded:
@@ -129,8 +129,8 @@ def _note_lines(data: CommentData) -> Iterator[str]:
 def _documents(data: CommentData) -> Iterator[str]:
     if data.documents:
         lines = [
-            f"- {each.kind}: {f'{code(each.old_name)} → ' if each.old_name else ''}{code(each.name)}"
-            for each in data.documents[:_DOCUMENTS]
+            f"- {document.kind}: {f'{code(document.old_name)} → ' if document.old_name else ''}{code(document.name)}"
+            for document in data.documents[:_DOCUMENTS]
         ]
         total = data.documents_changed.total
         yield _fold(plural(total, "document"), lines, total)

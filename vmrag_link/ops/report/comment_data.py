@@ -160,7 +160,7 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
 def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
     """Those of a report. The answers that lack something, and then the best places, come first."""
     queries = summary.queries
-    answers = sorted(queries.answers, key=lambda each: (not each.missing, each.below, each.place))
+    answers = sorted(queries.answers, key=lambda answer: (not answer.missing, answer.below, answer.place))
     missing = list(_missing(summary))
     return CommentData(
         number,
@@ -175,8 +175,8 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
         removed=tuple(_cut(each.query, _QUESTION) for each in queries.removed[:_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
-            CommentDocument(each.kind, _cut(documents_name(each), _NAME), _cut(each.shown_old_name, _NAME))
-            for each in summary.documents[:_KEPT]
+            CommentDocument(document.kind, _cut(documents_name(document), _NAME), _cut(document.shown_old_name, _NAME))
+            for document in summary.documents[:_KEPT]
         ),
         notes_citing=len(summary.citing),
         notes=tuple(
@@ -209,14 +209,14 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
     for finding in summary.findings:
         if finding.level == "error":
             yield MissingThing(finding.code, finding.commit)
-    for name in dict.fromkeys(name for each in summary.queries.answers for name in each.missing):
+    for name in dict.fromkeys(name for answer in summary.queries.answers for name in answer.missing):
         yield MissingThing("EXPECTED", _cut(summary.queries.shown_name_of(name), _NAME))
 
 
 def _comment_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
-        each and replace(each, document=_cut(ranked_name(each.document, queries), _NAME))
-        for each in _excerpts(change.before, change.after)
+        excerpt and replace(excerpt, document=_cut(ranked_name(excerpt.document, queries), _NAME))
+        for excerpt in _excerpts(change.before, change.after)
     )
     return CommentAnswer(
         _cut(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below

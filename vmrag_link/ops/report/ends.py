@@ -203,7 +203,7 @@ def _compared(
         if changed or diff.change != "none":
             changes.append(QueryChange(**asdict(diff), missed_before=lacked, missed_after=lacks))
         answers += [changed] if changed else []
-    changes.sort(key=lambda each: each.change != "ranking")
+    changes.sort(key=lambda change: change.change != "ranking")
     return replace(
         listed,
         changed=tuple(changes),
@@ -245,7 +245,9 @@ def _golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
 
 
 def _titles(answers: Iterable[GoldenAnswer]) -> dict[str, str]:
-    pairs = ((hit.document, title) for each in answers for hit, title in zip(each.found, each.titles, strict=True))
+    pairs = (
+        (hit.document, title) for answer in answers for hit, title in zip(answer.found, answer.titles, strict=True)
+    )
     return {name: title for name, title in pairs if title and OPAQUE.search(name)}
 
 
@@ -271,7 +273,7 @@ def _answer_change(
 ) -> AnswerChange | None:
     """None where both say the same, and nothing that is expected went missing."""
     lacked, lacks = (dict.fromkeys(each.document for each in some if each.document) for some in missed)
-    missing = tuple(each for each in lacks if each not in lacked)
+    missing = tuple(lack for lack in lacks if lack not in lacked)
     told = tuple(_told(before)), tuple(_told(after))
     places = {place: pair for place, pair in enumerate(zip_longest(*told), start=1) if _differ(*pair)}
     if not (places or missing):

@@ -143,7 +143,7 @@ def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: KnownPlace) 
 
 
 def _known_place(ws: Workspace, place: ComparedPlace) -> KnownPlace:
-    stored = [each.name for each in ws.engine.collections(place.revision)] if place.revision else ()
+    stored = [collection.name for collection in ws.engine.collections(place.revision)] if place.revision else ()
     tree = source_tree.at_commit(ws, place.commit, stored=stored) if place.commit and place.names_sources else None
     return KnownPlace(place.revision, tree, place.commit or "")
 
@@ -172,7 +172,7 @@ def _documents(
 
 
 def _counts(lines: Sequence[DocumentLine]) -> DocumentCounts:
-    kinds = Counter(each.kind for each in lines)
+    kinds = Counter(line.kind for line in lines)
     return DocumentCounts(kinds["added"], kinds["changed"], kinds["moved"], kinds["removed"])
 
 
@@ -185,11 +185,11 @@ def _verify_commits(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFindin
 
 
 def _size(ws: Workspace, places: Sequence[KnownPlace], lines: Sequence[DocumentLine]) -> KnowledgeSize:
-    counts = [_count(ws, each) for each in places]
-    chunks = [_chunks(ws, each) for each in places]
+    counts = [_count(ws, place) for place in places]
+    chunks = [_chunks(ws, place) for place in places]
     return KnowledgeSize(
         documents=Growth(*counts),
-        characters=Growth(sum(each.characters.before for each in lines), sum(each.characters.after for each in lines)),
+        characters=Growth(sum(line.characters.before for line in lines), sum(line.characters.after for line in lines)),
         chunks=Growth(chunks[0], chunks[1]) if chunks[0] is not None and chunks[1] is not None else None,
     )
 
@@ -217,15 +217,15 @@ def _revisions_of(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
     """The fields of `ReportSummary` from `base` to `missing`. Which code has which revision is
     asked once for all of them: it takes a look at all of git's history.
     """
-    base, start, head = (_behind(ws, each) for each in places)
+    base, start, head = (_behind(ws, place) for place in places)
     gained, lost = _only_in(ws, places.head, start), _only_in(ws, places.start, head)
-    at_ends = [log.info(ws.engine, each.revision) for each in places if each.revision]
+    at_ends = [log.info(ws.engine, place.revision) for place in places if place.revision]
     shown = {each.revision: each for each in chain(at_ends, gained[:MOST], lost[:MOST])}
-    code = [each.commit for each in places if each.commit]
+    code = [place.commit for place in places if place.commit]
     known = {each.revision: each for each in log.pinned(ws, shown.values(), also=code)} if shown else {}
     one, parted, other = (
-        ReportEnd(each.name, each.commit, known[each.revision] if each.revision else None, each.names_sources)
-        for each in places
+        ReportEnd(place.name, place.commit, known[place.revision] if place.revision else None, place.names_sources)
+        for place in places
     )
     return {
         "base": one,

@@ -119,7 +119,7 @@ class MergeRequest(NamedTuple):
 
     def _settle(self, text: str, *, speaks: bool) -> NoteOutcome:
         me = self._read(self._ask("GET", f"{self.api}/user"), NoteAuthor).id
-        ours = [each for each in self._notes() if _is_ours(each, me)]
+        ours = [note for note in self._notes() if _is_ours(note, me)]
         if not ours:
             if not speaks:
                 return "none"

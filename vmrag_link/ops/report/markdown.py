@@ -90,7 +90,7 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
         _documents(summary, room["documents"]),
     ]
     history = [*_revisions(summary, room["revisions"] // 2)]
-    used = sum(len(each.encode()) for each in (*parts, *history))
+    used = sum(len(part.encode()) for part in (*parts, *history))
     return "".join((*parts, *_texts(report, limit - used), *history))
 
 
@@ -102,7 +102,7 @@ def _head(summary: ReportSummary, room: int) -> str:
         ("Documents", grown(summary.size.documents)),
         ("Characters", f"{summary.size.characters.grown:+,}"),
         ("Words", _words(summary.words)),
-        *((f"Files of {each.collection} that differ", f"{each.total:,}") for each in summary.files),
+        *((f"Files of {file.collection} that differ", f"{file.total:,}") for file in summary.files),
         *([("Chunks", grown(summary.size.chunks))] if summary.size.chunks else []),
         *(
             [("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}")]
@@ -124,7 +124,10 @@ def _end(end: ReportEnd, found: RevisionList) -> str:
 
 
 def _findings(summary: ReportSummary, room: int) -> str:
-    rows = [(each.level, each.code, each.commit[:12], each.message, each.hint) for each in summary.findings]
+    rows = [
+        (finding.level, finding.code, finding.commit[:12], finding.message, finding.hint)
+        for finding in summary.findings
+    ]
     heads = ("", "Code", "Commit", "What", "What helps")
     return _table("Pins of the code commits", heads, rows, room)
 
@@ -187,7 +190,10 @@ def _more(ranking: Sequence[RankedChunk]) -> Iterator[str]:
 
 
 def _collections(summary: ReportSummary, room: int) -> str:
-    rows = [(each.kind, each.name, "\n".join(map(_field, each.fields))) for each in summary.collections]
+    rows = [
+        (collection.kind, collection.name, "\n".join(map(_field, collection.fields)))
+        for collection in summary.collections
+    ]
     return _table("Settings of collections", ("", "Collection", "What"), rows, room)
 
 
@@ -196,7 +202,7 @@ def _field(field: FieldChange) -> str:
 
 
 def _documents(summary: ReportSummary, room: int) -> str:
-    rows = [(each.kind, _names(each), _words(each.words)) for each in summary.documents]
+    rows = [(document.kind, _names(document), _words(document.words)) for document in summary.documents]
     return _table("Documents", ("", "Document", "Words"), rows, room)
 
 
@@ -224,13 +230,13 @@ def _texts(report: KnowledgeReport, room: int) -> Iterator[str]:
     """The documents that have something to show, each with its fair share of the room."""
     heading = "### What differs\n\n"
     room -= len(heading) + _NOTE
-    sizes = [len(shown.encode()) for each in report.documents() if (shown := _details(each, room))]
+    sizes = [len(shown.encode()) for document in report.documents() if (shown := _details(document, room))]
     if not sizes:
         return
     fits = min(len(sizes), room // _LEAST)
     share = fair_share(sizes[:fits], room)
     yield heading
-    yield from islice(filter(None, (_details(each, share) for each in report.documents())), fits)
+    yield from islice(filter(None, (_details(document, share) for document in report.documents())), fits)
     if fits < len(sizes):
         rest = f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here"
         yield f"{text(f'{rest}; the texts {_ELSEWHERE}.')}\n"
@@ -248,7 +254,7 @@ def _details(document: ReportedDocument, room: int) -> str:
     for number, (op, string) in enumerate(stretches):
         if len(string) > left or len((marked := _marked(op, string)).encode()) > left:
             kept = beginning(string, left - len(_marked(op, "")))
-            unshown = sum(len(each) for _, each in stretches[number:]) - len(kept)
+            unshown = sum(len(stretch) for _, stretch in stretches[number:]) - len(kept)
             return "".join((before, *shown, _marked(op, kept), _rest(document.text.left_out + unshown), after))
         shown.append(marked)
         left -= len(marked.encode())
@@ -256,10 +262,10 @@ def _details(document: ReportedDocument, room: int) -> str:
 
 
 def _stretches(document: ReportedDocument) -> Iterator[tuple[Op, str]]:
-    for each in document.fields:
-        yield "equal", f"{each.name}: "
-        yield from ((piece.op, piece.text) for piece in each.change.pieces)
-        yield "equal", f"{_left_out(each.change)}\n"
+    for field in document.fields:
+        yield "equal", f"{field.name}: "
+        yield from ((piece.op, piece.text) for piece in field.change.pieces)
+        yield "equal", f"{_left_out(field.change)}\n"
     yield from ((piece.op, piece.text) for piece in document.text.pieces)
 
 

@@ -39,9 +39,9 @@ def _draw_parts(commits: Sequence[CommitQuality]) -> Iterator[str]:
     for name in _LINES:
         for run in _list_runs(commits):
             points = [(_place_across(at, len(commits)), _place_down(getattr(metrics, name))) for at, metrics in run]
-            path = " ".join(f"{left},{top}" for left, top in points)
+            path = " ".join(f"{point},{top}" for point, top in points)
             yield f'<polyline class="{name}" points="{path}"/>'
-            yield from (f'<circle class="{name}" cx="{left}" cy="{top}" r="{_DOT}"/>' for left, top in points)
+            yield from (f'<circle class="{name}" cx="{point}" cy="{top}" r="{_DOT}"/>' for point, top in points)
     yield "</svg>"
 
 

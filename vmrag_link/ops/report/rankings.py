@@ -48,7 +48,7 @@ def with_other_scores(queries: ComparedQueries) -> list[QueryChange]:
 
 
 def answers_by_line(queries: ComparedQueries) -> dict[int, AnswerChange]:
-    return {each.line: each for each in queries.answers}
+    return {answer.line: answer for answer in queries.answers}
 
 
 def _lightness(answer: AnswerChange | None) -> tuple[bool, bool]:
@@ -119,7 +119,7 @@ class RankRow(NamedTuple):
 
 def renamed(summary: ReportSummary) -> dict[str, str]:
     """The new names of moved documents."""
-    return {each.old_name: each.name for each in summary.documents if each.old_name}
+    return {document.old_name: document.name for document in summary.documents if document.old_name}
 
 
 def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:

@@ -265,7 +265,7 @@ class ComparedQueries(Record, frozen=True):
 
     @property
     def below(self) -> int:
-        return sum(each.below for each in self.answers)
+        return sum(answer.below for answer in self.answers)
 
 
 class ReportSummary(Record, frozen=True):

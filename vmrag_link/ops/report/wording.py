@@ -48,7 +48,7 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     wrong = tuple(_wrong(summary))
     changed = _documents(summary)
     answers = _answers(summary.queries)
-    given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
+    given_up = [finding for finding in summary.findings if finding.code == "LOSS_ACCEPTED"]
     doubtful = bool(listed(summary.queries) or summary.queries.removed or summary.queries.hint)
     look = bool(given_up or summary.words.hidden or summary.lost.total or summary.citing) or doubtful
     files = tuple(_files(summary))
@@ -64,9 +64,9 @@ def counted(counts: DocumentCounts) -> list[tuple[str, int]]:
 
 
 def _wrong(summary: ReportSummary) -> Iterator[str]:
-    errors = [each for each in summary.findings if each.level == "error"]
+    errors = [finding for finding in summary.findings if finding.level == "error"]
     if errors:
-        yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join(sorted({each.code for each in errors}))}."
+        yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join(sorted({error.code for error in errors}))}."
     if worse := sum(map(worsened, summary.queries.changed)):
         yield f"{plural(worse, 'golden query')} {'is' if worse == 1 else 'are'} no longer answered as expected."
     if unmet := sum(bool(each.missed) for each in summary.queries.added):
@@ -84,13 +84,13 @@ def _documents(summary: ReportSummary) -> str:
         return f"{named(summary.head)} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
     (kind, number), *rest = counted(summary.counts)
     parts = [f"{VERBS[kind]} {plural(number, 'document')}", *(f"{VERBS[kind]} {number}" for kind, number in rest)]
-    of = plural(len({each.collection for each in summary.documents}), "collection")
+    of = plural(len({document.collection for document in summary.documents}), "collection")
     also = f" The settings of {settings} differ." if summary.collections else ""
     return f"{named(summary.head)} {_join(parts)} in {of}.{also}"
 
 
 def _files(summary: ReportSummary) -> Iterator[str]:
-    if number := sum(each.total for each in summary.files):
+    if number := sum(file.total for file in summary.files):
         yield f"{plural(number, 'file')} of code {'differs' if number == 1 else 'differ'}, too."
     if summary.unread:
         are = "is" if len(summary.unread) == 1 else "are"
@@ -111,7 +111,7 @@ def count_citing_notes(number: int) -> str:
 
 def _hidden(summary: ReportSummary) -> Iterator[str]:
     if count := summary.words.hidden:
-        documents = plural(sum(bool(each.words.hidden) for each in summary.documents), "document")
+        documents = plural(sum(bool(document.words.hidden) for document in summary.documents), "document")
         yield f"There {'is' if count == 1 else 'are'} {plural(count, 'invisible character')} in what comes in, in {documents}."
 
 
@@ -161,7 +161,7 @@ def new_and_removed(added: int, removed: int, noun: str) -> Iterator[str]:
 
 
 def _verification(summary: ReportSummary) -> Iterator[str]:
-    if summary.verified and all(each.level != "error" for each in summary.findings):
+    if summary.verified and all(finding.level != "error" for finding in summary.findings):
         yield "vmrag verify finds no error."
 
 
@@ -226,8 +226,8 @@ def subject_and_body(message: str) -> tuple[str, str]:
 def brought(revision: PinnedRevision, found: RevisionList) -> str:
     """What a merge brings, by the subjects of what is in the list; empty for other revisions."""
     known = {each.revision: each for each in found.shown}
-    tips = [known[each] for each in revision.parents[1:] if each in known]
-    names = [shortened(subject_and_body(each.message)[0] or each.short) for each in tips]
+    tips = [known[parent] for parent in revision.parents[1:] if parent in known]
+    names = [shortened(subject_and_body(tip.message)[0] or tip.short) for tip in tips]
     return f"brings {enumerated(names)}" if names else ""
 
 

@@ -156,7 +156,7 @@ def found_from(
         own, revision, pin = ws.kb_branch(), ws.revision_here(), ws.target().pin
         if not pinned and setting == OWN:
             _prefer(ws, remotes.find_name(ws.places, url))
-    names = tuple(each.name for each in ws.engine.collections(revision))
+    names = tuple(collection.name for collection in ws.engine.collections(revision))
     return Cloned(
         str(ws.places.kb),
         _url(ws, source.remote),
@@ -186,7 +186,7 @@ def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | N
 
 def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
     """The only commit behind these heads whose hash begins so."""
-    found = sorted(each for each in ws.engine.parents(heads) if each.startswith(name.lower()))
+    found = sorted(parent for parent in ws.engine.parents(heads) if parent.startswith(name.lower()))
     if len(found) == 1 and len(name) >= SHORTEST_HASH:
         return found[0]
     raise RevisionMissing(
@@ -220,7 +220,7 @@ def _make_room(ws: Workspace) -> None:
 
 
 def _unused(ws: Workspace) -> bool:
-    used = [each for each in ws.engine.branches() if each.name != ROOT_BRANCH or each.dirty]
+    used = [branch for branch in ws.engine.branches() if branch.name != ROOT_BRANCH or branch.dirty]
     return not (used or plumbing.kb_mappings(ws.places) or any(True for _ in history_pins.read_pins(ws.places)))
 
 
@@ -305,13 +305,13 @@ def all_or_nothing(ws: Workspace) -> Iterator[None]:
 
 
 def _names(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
 def _remove_all_but(folder: Path, names: set[str]) -> None:
-    for each in folder.iterdir() if folder.is_dir() else ():
-        if each.name not in names:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in names:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _restore(contents: Mapping[Path, bytes | None]) -> None:

@@ -48,8 +48,8 @@ def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
         raise _no_store(folder, f"it has no {DATABASE_FILE}")
     now = clock.now()
     with tempfile.TemporaryDirectory(prefix="vmrag-import-") as copied:
-        for each in folder.glob(f"{DATABASE_FILE}*"):  # the vectors stay where they are
-            shutil.copy(each, copied)
+        for path in folder.glob(f"{DATABASE_FILE}*"):  # the vectors stay where they are
+            shutil.copy(path, copied)
         try:
             store = open_store(Path(copied))
         except IndexFailed as error:
@@ -117,9 +117,9 @@ def _documents(
             whole[name] = _Piece(0, text, metadata)
     left_out += len(whole.keys() & pieces.keys())
     joined = {}
-    for name, found in pieces.items():
-        found.sort(key=lambda each: each.number)
-        joined[name] = _Piece(0, joined_text(found), found[0].metadata)
+    for name, piece in pieces.items():
+        piece.sort(key=lambda each: each.number)
+        joined[name] = _Piece(0, joined_text(piece), piece[0].metadata)
     return [_document(collection, name, each, now) for name, each in (whole | joined).items()], left_out
 
 
@@ -137,7 +137,7 @@ def joined_text(pieces: Sequence[_Piece]) -> str:
     Where the metadata hold the hash of the whole text (ours do), it tells an overlap from an
     accident.
     """
-    texts = [each.text for each in pieces]
+    texts = [piece.text for piece in pieces]
     likely = _joined(texts, SHORTEST_OVERLAP)
     expected = pieces[0].metadata.get("content_hash")
     for text in (likely, _joined(texts, 1), "".join(texts)):

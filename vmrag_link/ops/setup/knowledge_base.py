@@ -162,9 +162,9 @@ def begin(
             for each in unknown
             if each.is_file() and (each == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
         ]
-        unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
+        unstaged = [our.name for our in ours if not plumbing.stage(ws.places, our)]
         merging = pinning.send_to_driver(ws.places)
-    written = [*(each.name for each in ours), *([ATTRIBUTES] if merging.written else [])]
+    written = [*(our.name for our in ours), *([ATTRIBUTES] if merging.written else [])]
     unstaged += [] if merging.staged else [ATTRIBUTES]
     pin = migrated.read_pin(ws.places.kb, plumbing.pin_bytes(ws.places) or b"")
     return KnowledgeBaseReport(

@@ -155,7 +155,7 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
     knowledge = str(places.kb) if ws.initialized else None
     ws.close()
     files = [places.top / ATTRIBUTES, places.config, places.pin]
-    tracked = [each.name for each in files if plumbing.blob(places, f":{each.name}") is not None]
+    tracked = [file.name for file in files if plumbing.blob(places, f":{file.name}") is not None]
     gone: list[str] = []
     with locks.exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
         gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
@@ -226,8 +226,8 @@ def _losses(ws: Workspace) -> Losses:
     if ws.engine.shared:  # the server keeps all of it
         return Losses(local=local)
     branches = ws.engine.branches()
-    aside = tuple(each.name for each in branches if each.name.startswith(ASIDE_PREFIX))
-    own = [each for each in branches if not reserved(each.name)]
+    aside = tuple(branch.name for branch in branches if branch.name.startswith(ASIDE_PREFIX))
+    own = [branch for branch in branches if not reserved(branch.name)]
     here = ws.target().pin
     named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read_pins(ws.places))]
     pinned = [pin.dolt_commit for pin in named if ws.engine.has_revision(pin.dolt_commit)]
@@ -328,9 +328,9 @@ def _settings_are_saved(places: Places) -> bool:
 
 def _folders(places: Places) -> list[Path]:
     """Ours in each work tree's git directory, and the one that they share, which is the last."""
-    own = [each / "vmrag" for each in refs.git_dirs(places)]
+    own = [git_folder / "vmrag" for git_folder in refs.git_dirs(places)]
     folders = [each for each in dict.fromkeys((*own, places.own)) if each != places.shared]
-    return [each for each in (*folders, places.shared) if each.is_dir() and not each.is_symlink()]
+    return [folder for folder in (*folders, places.shared) if folder.is_dir() and not folder.is_symlink()]
 
 
 def _wait(ws: Workspace) -> None:

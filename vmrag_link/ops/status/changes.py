@@ -70,7 +70,7 @@ def changes(ws: Workspace, target: Target) -> PendingChanges:
     found = _difference(ws, branch)
     return PendingChanges(
         _list_documents(found),
-        tuple(PendingCollection(each.key, each.kind) for each in found.collections),
+        tuple(PendingCollection(collection.key, collection.kind) for collection in found.collections),
         list_copies(ws, Working(branch.name) if branch and branch.dirty else target.revision),
         _unpushed(ws, target),
     )

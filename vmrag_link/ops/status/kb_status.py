@@ -77,7 +77,7 @@ def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     if not here.notes and not _index_problem(ws, here):
         return IndexBlock("synced", [], chroma)
     try:
-        found = [each for each in index_status.look(ws).collections if each.sync_status != "synced"]
+        found = [collection for collection in index_status.look(ws).collections if collection.sync_status != "synced"]
     except VmragError:  # a status has to answer; what uses the index says what is wrong with it
         return IndexBlock("error", [], chroma)
     names = [each.collection_name for each in found]

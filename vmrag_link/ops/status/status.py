@@ -123,7 +123,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         state, hint = "merging", finish
     if state == "in_sync" and (drops := _open_drops(ws, git.head)):
         state, hint = "dropped", drops[0].hint
-        reasons += [f"{each.message} To restore it: {each.hint}; to accept the loss: {_accept(each)}" for each in drops]
+        reasons += [f"{drop.message} To restore it: {drop.hint}; to accept the loss: {_accept(drop)}" for drop in drops]
     reasons += (
         _interrupted_commit(ws)
         + ([unmergeable.sentence] if unmergeable else [])
@@ -132,7 +132,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         + (_half_merged(ws, git.head) if state != "dropped" else [])
     )
     reasons += _background(ws, behind) if behind else []
-    reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
+    reasons += [f"warning: {caution.sentence}" for caution in cautions(ws)]
     chroma = _read_chroma_state(ws)
     server = ws.chroma.sharing.state() if ws.binding and ws.chroma.server else None
     try:
@@ -344,7 +344,9 @@ def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[st
     if elsewhere := describe_misplaced(ws, committed=False):
         found.append(elsewhere)
     aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
-    names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
+    names = [
+        branch.name for branch in ws.engine.branches() if branch.name == aside or branch.name.startswith(aside + "-")
+    ]
     back = (f"vmrag merge {quoted(name)}" for name in names)
     return found + [f"Uncommitted documents were set aside; to bring them back: {each}" for each in back]
 

@@ -32,7 +32,7 @@ def misplaced(ws: Workspace, *, committed: bool) -> dict[str, int]:
         counts = Counter({name: store.engine.count(at, collection=name) for name in names})
     else:
         changes = ws.engine.diff(ws.revision(), at).documents if isinstance(at, Working) else ()
-        counts = Counter(each.key[0] for each in changes if each.after and each.key[0] in names)
+        counts = Counter(change.key[0] for change in changes if change.after and change.key[0] in names)
     return {name: counts[name] for name in names if counts[name]}
 
 

@@ -42,7 +42,7 @@ def _made(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport
         chunking = {CODEBASE: stores.ordinary_chunking(store)}
         found = [stores.find_or_new(store, at, name, chunking=chunking.get(name, stores.WHOLE)) for name in names]
         puts = [stores.Put(collection, new, ()) for collection, new in found if new]
-        created = [each.collection.name for each in puts]
+        created = [put.collection.name for put in puts]
         existing = [collection.name for collection, new in found if not new]
         write = stores.prepared(store, puts) if puts else None
         return Planned(write, SetupReport(created, existing))
@@ -107,7 +107,7 @@ def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Plann
         there = {} if new else _documents(target, at, found.name, rows)
         kept[found.name] = {doc_id for doc_id, row in there.items() if not _same(row, rows[doc_id])}
         puts.append(Put(collection if new else found, new, [row for i, row in rows.items() if i not in there]))
-    wanted = any(each.new or each.documents for each in puts)
+    wanted = any(put.new or put.documents for put in puts)
     return Planned(stores.prepared(target, puts) if wanted else None, kept)
 
 

@@ -86,11 +86,11 @@ def find_or_new(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WH
 
 def prepared(ws: DocumentStore, puts: Sequence[Put]) -> Write:
     """All of it in one write; nothing that cannot be embedded. Raises `Embedding` errors."""
-    for each in puts:
-        ws.indexer().prepare(each.collection, each.documents)
+    for put in puts:
+        ws.indexer().prepare(put.collection, put.documents)
     return Write(
-        put_collections=[each.collection for each in puts if each.new],
-        put_documents=[document for each in puts for document in each.documents],
+        put_collections=[put.collection for put in puts if put.new],
+        put_documents=[document for put in puts for document in put.documents],
     )
 
 
@@ -202,9 +202,9 @@ def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
     from vmrag_link.index.metadata import parse_chunk_id
 
     if made_of_files(ws, name):
-        documents = [found[0] if (found := parse_chunk_id(each)) else each for each in ids]
+        documents = [found[0] if (found := parse_chunk_id(identifier)) else identifier for identifier in ids]
         paths = (each for pair in zip(ids, documents, strict=True) for each in pair)
-        raise source_read_only(name, next((each for each in paths if _is_file(ws, each)), ""))
+        raise source_read_only(name, next((path for path in paths if _is_file(ws, path)), ""))
 
 
 def _is_file(ws: Workspace, path: str) -> bool:

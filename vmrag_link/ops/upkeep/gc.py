@@ -188,7 +188,7 @@ def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
             except (Uncommitted, KnowledgeMoved, BranchMissing):
                 continue
             pruned.append(PrunedBranch(each.name, each.head))
-        there = {each.name for each in ws.engine.branches()}
+        there = {branch.name for branch in ws.engine.branches()}
         gone = tuple(each for each in branches.unmap if each.kb_branch not in there)
         for entry in gone:
             plumbing.forget_kb_branch(ws.places, entry.code, entry.tree)
@@ -203,20 +203,20 @@ def _branches(ws: Workspace) -> _Branches:
     """
     mappings = plumbing.kb_mappings(ws.places)
     living = branches.living(ws)
-    stale = [each for each in mappings if each not in living]
+    stale = [mapping for mapping in mappings if mapping not in living]
     deleted = {each.kb_branch for each in stale}
     in_use = {each.kb_branch for each in living} | set(_journaled(ws))
     prune, keep, target = [], [], ws.target()
-    for each in ws.engine.branches():
-        if is_memory(each.name):
-            keep.append(KeptBranch(each.name, each.head, "remembered", "vmrag branch"))
-        elif each.name.startswith(ASIDE_PREFIX):
-            keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
-        elif reserved(each.name) or each.name in in_use or (ws.engine.shared and each.name not in deleted):
+    for branch in ws.engine.branches():
+        if is_memory(branch.name):
+            keep.append(KeptBranch(branch.name, branch.head, "remembered", "vmrag branch"))
+        elif branch.name.startswith(ASIDE_PREFIX):
+            keep.append(KeptBranch(branch.name, branch.head, "set_aside", f"vmrag merge {shlex.quote(branch.name)}"))
+        elif reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
             continue
-        elif each.dirty:
-            keep.append(KeptBranch(each.name, each.head, "uncommitted", branches.way_back(ws, target, each)))
+        elif branch.dirty:
+            keep.append(KeptBranch(branch.name, branch.head, "uncommitted", branches.way_back(ws, target, branch)))
         else:
-            prune.append(each)
+            prune.append(branch)
     staying = in_use | {each.name for each in keep}
     return _Branches(tuple(prune), tuple(keep), tuple(each for each in stale if each.kb_branch not in staying))

@@ -139,7 +139,7 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
     wanted = _needed_collections(ws, owner)
     there = client.collections()
     ours = [each for each in there if contents.is_ours(each.name, owner)]
-    going = [each for each in ours if each.name not in wanted and _is_old(each, time.time() - days * _DAY)]
+    going = [our for our in ours if our.name not in wanted and _is_old(our, time.time() - days * _DAY)]
     if apply:
         for each in going:
             give_up(client, each)
@@ -182,8 +182,8 @@ def _revisions(ws: Workspace) -> Iterator[str]:
             revision=missing[0],
         )
     yield from (each for each in needed(ws) if ws.engine.has_revision(each))
-    yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
-    yield from (each for each in ws.engine.known_heads() if ws.engine.has_revision(each))
+    yield from (branch.head for branch in ws.engine.branches() if not reserved(branch.name))
+    yield from (head for head in ws.engine.known_heads() if ws.engine.has_revision(head))
 
 
 def _contents_of(ws: Workspace, revision: str) -> Iterable[str]:

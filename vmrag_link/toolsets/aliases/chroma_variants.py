@@ -62,9 +62,9 @@ def chroma_get_collection(call: Call, *, collection_name: CollectionName) -> res
         metadata=own | {"settings": hnsw},
         count=found.total_in_collection,
         sample_entries=DocumentColumns(
-            ids=[each.id for each in found.documents],
-            documents=[each.document for each in found.documents],
-            metadatas=[each.metadata for each in found.documents],
+            ids=[document.id for document in found.documents],
+            documents=[document.document for document in found.documents],
+            metadatas=[document.metadata for document in found.documents],
         ),
         message=info.message,
     )
@@ -257,13 +257,13 @@ def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | No
 
 def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
     """The fields that hold the documents as lists of equal length."""
-    fields: dict[str, Any] = {"ids": [each.name for each in page.items], "total_matching": page.total}
+    fields: dict[str, Any] = {"ids": [item.name for item in page.items], "total_matching": page.total}
     if "documents" in include:
-        fields["documents"] = [each.text for each in page.items]
+        fields["documents"] = [item.text for item in page.items]
     if "metadatas" in include:
-        fields["metadatas"] = [each.metadata for each in page.items]
+        fields["metadatas"] = [item.metadata for item in page.items]
     if "embeddings" in include:
-        fields["embeddings"] = [each.embeddings for each in page.items]
+        fields["embeddings"] = [item.embeddings for item in page.items]
     return fields | {"message": f"{len(page.items)} of {page.total} documents."}
 
 

@@ -105,9 +105,9 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
     connected = kb_status.known(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
     rows = [
-        BranchHead(each.name, each.name == status.branch, each.head[:7])
-        for each in call.ws.engine.branches()
-        if not reserved(each.name)
+        BranchHead(branch.name, branch.name == status.branch, branch.head[:7])
+        for branch in call.ws.engine.branches()
+        if not reserved(branch.name)
     ]
     return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 

@@ -44,11 +44,11 @@ def nearest(model: Model, query: str, text: str) -> list[str]:
     """The one to three sentences nearest to the query, in the order of the text; as they stand
     there. Equal for the same model on every machine.
     """
-    candidates = [each for _, each in zip(range(CANDIDATES), sentences(text), strict=False)]
+    candidates = [sentence for _, sentence in zip(range(CANDIDATES), sentences(text), strict=False)]
     if not candidates:
         return []
     asked = _whole(model.embed_queries([query])[0])
-    scores = [_product(asked, _whole(each)) for each in model.embed([each.text for each in candidates])]
+    scores = [_product(asked, _whole(each)) for each in model.embed([candidate.text for candidate in candidates])]
     ranked = sorted(zip(scores, candidates, strict=True), key=lambda each: (-each[0], each[1].start))
     best = ranked[0][0]
     chosen = [each for score, each in ranked[:MOST] if score >= _SHARE * best or score == best]
@@ -184,10 +184,10 @@ def _extractive(query: str, sources: Sequence[Passage], model: Model, opening: s
 
 def _messages(query: str, passages: Sequence[Passage]) -> list[Message]:
     parts, room = [], PASSAGES
-    for number, each in enumerate(passages, start=1):
-        text = visible(each.text)[: min(PASSAGE, room)]
+    for number, passage in enumerate(passages, start=1):
+        text = visible(passage.text)[: min(PASSAGE, room)]
         room -= len(text)
-        parts.append("\n".join([one_line(f"[{number}] {each.title} ({each.path})"), *marked_lines(text, _QUOTE)]))
+        parts.append("\n".join([one_line(f"[{number}] {passage.title} ({passage.path})"), *marked_lines(text, _QUOTE)]))
         if room <= 0:
             break
     listed = "\n\n".join(parts)

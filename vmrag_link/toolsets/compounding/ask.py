@@ -92,9 +92,15 @@ class AskReport(Record, frozen=True):
 def report(done: Answered, *notes: str) -> AskReport:
     sources = [
         AskedSource(
-            number, each.path, each.document.title, each.match.score, each.included_as, each.match.excerpt, each.file
+            number,
+            document.path,
+            document.document.title,
+            document.match.score,
+            document.included_as,
+            document.match.excerpt,
+            document.file,
         )
-        for number, each in enumerate(done.found.documents, start=1)
+        for number, document in enumerate(done.found.documents, start=1)
     ]
     standing = done.found.standing
     said = [*standing.notes, done.answer.failure, *notes]
@@ -123,8 +129,10 @@ def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage]
     if not found.documents or not found.collection:
         return Answered(answer.nothing_found(found.best, found.least), found)
     sources = found.documents
-    passages = [Passage(each.file or each.path, each.document.title, each.document.content) for each in sources]
-    files = [each.file for each in sources if each.file]
+    passages = [
+        Passage(source.file or source.path, source.document.title, source.document.content) for source in sources
+    ]
+    files = [source.file for source in sources if source.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
     chat, model = chat_model(ws), ws.models.of(found.collection)
     return Answered(answer.compose(query, passages, linked, model, chat, refused=refused), found)

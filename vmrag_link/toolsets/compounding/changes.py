@@ -167,11 +167,11 @@ class Removed(Record, frozen=True):
 
     @property
     def documents(self) -> int:
-        return sum(each.documents for each in self.branches)
+        return sum(branch.documents for branch in self.branches)
 
     @property
     def chunks(self) -> int:
-        return sum(each.chunks for each in self.branches)
+        return sum(branch.chunks for branch in self.branches)
 
 
 class _Place(NamedTuple):
@@ -228,10 +228,13 @@ def _places(ws: Workspace) -> list[_Place]:
     own = ws.trigger().branch or here.kb.branch or ""
     others = [
         _Place(
-            codes.get(each.name, each.name), Working(each.name) if each.dirty else each.head, each, codes.get(each.name)
+            codes.get(branch.name, branch.name),
+            Working(branch.name) if branch.dirty else branch.head,
+            branch,
+            codes.get(branch.name),
         )
-        for each in ws.engine.branches()
-        if not reserved(each.name) and not (current and each.name == current.name)
+        for branch in ws.engine.branches()
+        if not reserved(branch.name) and not (current and branch.name == current.name)
     ]
     return [_Place(own, here.at, None, None), *others]
 
@@ -239,8 +242,8 @@ def _places(ws: Workspace) -> list[_Place]:
 def _find_rows(ws: Workspace, place: _Place, name: str) -> tuple[list[str], BranchRemoval]:
     collection = mirror.mirror_of(ws, place.at, name)
     rows = [*ws.engine.documents(place.at, collection=collection.name)] if collection else []
-    chunks = sum(len(chunks_of(ws, collection, each)) for each in rows) if collection else 0
-    return [each.doc_id for each in rows], BranchRemoval(place.shown, len(rows), chunks)
+    chunks = sum(len(chunks_of(ws, collection, row)) for row in rows) if collection else 0
+    return [row.doc_id for row in rows], BranchRemoval(place.shown, len(rows), chunks)
 
 
 def _require_free(ws: Workspace, place: _Place) -> None:
@@ -258,7 +261,7 @@ def _here(ws: Workspace, name: str) -> str:
     def plan(at: At) -> Planned[None]:
         collection = mirror.mirror_of(ws, at, name)
         headers = ws.engine.headers(at, collection=collection.name) if collection else ()
-        keys = [each.key for each in headers]
+        keys = [header.key for header in headers]
         return Planned(Write(remove_documents=keys) if keys else None, None)
 
     return writing.write(ws, plan, f"delete the documents of {name}").pending

@@ -81,7 +81,7 @@ class ExternalDocs(NamedTuple):
     def documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[Document]:
-        wanted = [each.doc_id for each in self.headers(at, collection=collection, ids=ids)]
+        wanted = [header.doc_id for header in self.headers(at, collection=collection, ids=ids)]
         return (each for doc_id in wanted if (each := self.document(at, self.collection.name, doc_id)))
 
     def document(self, _at: At, _collection: str, doc_id: str) -> Document | None:
@@ -280,7 +280,7 @@ def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[Ty
     """Of all types, those without documents too; and of all documents."""
     mirrored = mirror.mirror_of(ws, at, found.name)
     headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []
-    held = Counter(str(metadata_of(each).get("doc_type")) for each in headers)
+    held = Counter(str(metadata_of(header).get("doc_type")) for header in headers)
     types = (
         TypeCount(each.name, each.description, each.folder, each.shown, held[each.name], each.custom)
         for each in found.types

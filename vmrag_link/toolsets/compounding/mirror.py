@@ -143,7 +143,7 @@ def _unwritten(why: VmragError) -> str:
 
 def _differences(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, DocumentHeader]) -> set[str]:
     """The documents that are not mirrored as they are."""
-    there = {each.doc_id: each for each in ws.engine.headers(at, collection=found.collection)}
+    there = {header.doc_id: header for header in ws.engine.headers(at, collection=found.collection)}
     return {doc_id for doc_id in there.keys() | wanted.keys() if there.get(doc_id) != wanted.get(doc_id)}
 
 

@@ -132,7 +132,7 @@ def _unreadable(path: Path, why: str) -> FileFailed:
 
 def _unknown(found: Mapping[str, Any], record: type[Record], where: str) -> Iterator[str]:
     """The keys of a valid configuration that its records have no field for."""
-    fields = {each.name: each.type for each in msgspec.structs.fields(record)}
+    fields = {field.name: field.type for field in msgspec.structs.fields(record)}
     for key, value in found.items():
         if key not in fields and not re.match(r"[$_]", key):  # `$schema`, and what people comment out
             yield f"{where}{key}"
@@ -265,7 +265,7 @@ def _external(root: Path, config: ProjectConfig, path: Path) -> str:
 def _inside(root: Path, given: str, config: Path, what: str) -> str:
     """A folder or file below the root, as a relative path. Raises `UsageInvalid`."""
     path = PurePosixPath(given)
-    parts = [each for each in path.parts if each != "."]
+    parts = [part for part in path.parts if part != "."]
     flawed = (
         not parts
         or path.is_absolute()

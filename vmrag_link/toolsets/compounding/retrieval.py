@@ -132,9 +132,11 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Foun
             for each, kind in chosen
             if (row := document(each.doc_id))
         ]
-        known = {each.doc_id for each in ws.engine.headers(view.at, collection=project.collection)} if sources else ()
+        known = (
+            {header.doc_id for header in ws.engine.headers(view.at, collection=project.collection)} if sources else ()
+        )
         followed = follow_links(
-            [each.document.doc_id for each in sources],
+            [source.document.doc_id for source in sources],
             document,
             known,
             docs=project.docs,
@@ -164,7 +166,7 @@ def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: 
     require_query(query)
 
     def look(searcher: Searcher, view: View) -> Found:
-        held = [each.name for each in searcher.collections()]
+        held = [collection.name for collection in searcher.collections()]
         for name in names:
             if name not in held:
                 require_readable(view, name, held)
@@ -175,7 +177,7 @@ def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: 
             key=lambda each: (-each[1].score, each[0], each[1].doc_id),
         )
         files = IndexedRows(view.sources.folder) if view.sources else None
-        derived = frozenset(each.name for each in files.collections(view.at)) if files else frozenset()
+        derived = frozenset(collection.name for collection in files.collections(view.at)) if files else frozenset()
         rows = [
             NearDocument(f"{name}/{row.doc_id}", row, match, file=row.doc_id if name in derived else "")
             for name, match in ranked[:sources]
@@ -262,8 +264,8 @@ def _resolved(text: str, source: str, known: Container[str], docs: str) -> str |
     bare = path.lstrip("/")
     candidates = [] if path.startswith("/") else [posixpath.join(posixpath.dirname(source), path)]
     candidates += [bare, bare.removeprefix("./").removeprefix(f"{docs}/")]
-    for each in candidates:
-        found = posixpath.normpath(each)
+    for candidate in candidates:
+        found = posixpath.normpath(candidate)
         for name in (found, f"{found}.md"):
             if name in known:
                 return name

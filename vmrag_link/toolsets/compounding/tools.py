@@ -91,20 +91,20 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
     found = retrieval.semantic(call.ws, _project(call), request)
     call.stands(found.standing)
     hits = []
-    for each in found.documents:
-        metadata = metadata_of(each.document)
+    for document in found.documents:
+        metadata = metadata_of(document.document)
         date = metadata.get("date")
         hits.append(
             results.SemanticHit(
-                path=each.path,
-                title=each.document.title,
-                summary=summary(each.document, metadata),
-                char_count=len(each.document.content),
-                relevance_score=each.match.score,
+                path=document.path,
+                title=document.document.title,
+                summary=summary(document.document, metadata),
+                char_count=len(document.document.content),
+                relevance_score=document.match.score,
                 doc_type=metadata["doc_type"],
                 date=date if isinstance(date, str) else None,
                 promotion_level=metadata["promotion_level"],
-                best_chunk=results.BestChunk(each.headings, each.match.excerpt),
+                best_chunk=results.BestChunk(document.headings, document.match.excerpt),
             )
         )
     return results.SemanticSearchResult(
@@ -157,13 +157,13 @@ def search_external_docs(
     return results.SearchExternalDocsResult(
         results=[
             results.ExternalHit(
-                each.path,
-                each.document.title,
-                summary(each.document, metadata_of(each.document)),
-                len(each.document.content),
-                each.match.score,
+                document.path,
+                document.document.title,
+                summary(document.document, metadata_of(document.document)),
+                len(document.document.content),
+                document.match.score,
             )
-            for each in found.documents
+            for document in found.documents
         ],
         total_matches=found.total,
         external_docs_path=f"./{project.external}",
@@ -286,15 +286,15 @@ def _project(call: Call) -> DocsProject:
 def _sources(done: Answered) -> list[results.AnswerSource]:
     return [
         results.AnswerSource(
-            path=each.path,
-            title=each.document.title,
-            char_count=len(each.document.content),
-            relevance_score=each.match.score,
+            path=document.path,
+            title=document.document.title,
+            char_count=len(document.document.content),
+            relevance_score=document.match.score,
             citation=number,
-            excerpt=each.match.excerpt,
-            included_as=each.included_as,
+            excerpt=document.match.excerpt,
+            included_as=document.included_as,
         )
-        for number, each in enumerate(done.found.documents, start=1)
+        for number, document in enumerate(done.found.documents, start=1)
     ]
 
 

@@ -187,7 +187,7 @@ def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset
     """List the logs, last changed first."""
     with invocation.workspace() as ws:
         page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
-    lines = [f"{_name(each)}  {each.title}  {_rest(each)}" for each in page.logs]
+    lines = [f"{_name(log)}  {log.title}  {_rest(log)}" for log in page.logs]
     if page.has_more:
         lines.append(rest_line(len(page.logs), page.total_count, offset))
     asked = project is not None or any(each is not None for each in filters.values())
@@ -216,7 +216,7 @@ def search_logs(
         found, here = search.issues(ws, query, project_id=project, filters=filters, limit=limit)
         provenance.refuse_outdated(ws, here.notes, strict=strict)
     name = "{project_id}#{issue_number}:{log_type}"
-    named = [(name.format(**each.metadata), each.log_id, each) for each in found.results]
+    named = [(name.format(**result.metadata), result.log_id, result) for result in found.results]
     answering.emit(invocation, found, [*_hits(named, query), answering.standing_line(here.kb)], here.notes)
 
 
@@ -347,7 +347,7 @@ def search_docs(
     with invocation.workspace() as ws:
         found, here = search.knowledge(ws, query, tool_name=tool, category=category, limit=limit)
         provenance.refuse_outdated(ws, here.notes, strict=strict)
-    named = [(str(each.metadata["tool_name"]), each.doc_id, each) for each in found.results]
+    named = [(str(result.metadata["tool_name"]), result.doc_id, result) for result in found.results]
     answering.emit(invocation, found, [*_hits(named, query), answering.standing_line(here.kb)], here.notes)
 
 

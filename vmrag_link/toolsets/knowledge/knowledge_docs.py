@@ -100,6 +100,6 @@ def _check(fields: Mapping[str, str]) -> None:
 def about(ws: Workspace, at: At, tool_name: str | None, category: str | None) -> Iterator[Document]:
     """The documents about a tool, or about all; each is read when it is asked for."""
     collection = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
-    for each in ws.engine.documents(at, collection=collection, table=TABLE):
-        if category in (None, stated(each)["category"]):
-            yield each
+    for document in ws.engine.documents(at, collection=collection, table=TABLE):
+        if category in (None, stated(document)["category"]):
+            yield document

@@ -114,7 +114,7 @@ def _page(
     places.sort(key=lambda place: place[1])
     places.sort(key=lambda place: place[0], reverse=True)
     ids = [doc_id for _, doc_id in places[offset:][:limit]]
-    there = {each.doc_id: each for each in ws.engine.documents(at, ids=ids, table=table)} if ids else {}
+    there = {document.doc_id: document for document in ws.engine.documents(at, ids=ids, table=table)} if ids else {}
     return [there[doc_id] for doc_id in ids if doc_id in there], len(places)
 
 
@@ -135,9 +135,9 @@ def parse_filter(given: Mapping[str, Any]) -> LogFilter:
 def filter_logs(ws: Workspace, at: At, project_id: str | None, wanted: LogFilter) -> Iterator[Document]:
     """The logs that pass, of one project or of all; each is read when it is asked for."""
     collection = None if project_id is None else logical.collection_name(ISSUES, project_id)
-    for each in ws.engine.documents(at, collection=collection, table=TABLE):
-        if _passes(each, wanted):
-            yield each
+    for document in ws.engine.documents(at, collection=collection, table=TABLE):
+        if _passes(document, wanted):
+            yield document
 
 
 def _value(key: str, value: Any) -> Any:
@@ -268,13 +268,13 @@ def _only(name: str, kind: str, ids: list[str]) -> str:
 def _with_beginning(ws: Workspace, at: At, kind: str, name: str) -> list[str]:
     """The ids that begin so; the one that is the name itself goes before all others."""
     ids = list(_ids(ws, at, kind)) if len(name) >= FEWEST else []
-    return [name] if name in ids else [each for each in ids if each.startswith(name)]
+    return [name] if name in ids else [identifier for identifier in ids if identifier.startswith(name)]
 
 
 def _ids(ws: Workspace, at: At, kind: str) -> Iterator[str]:
-    for each in ws.engine.collections(at):
-        if each.kind == kind:
-            yield from (header.doc_id for header in ws.engine.headers(at, collection=each.name))
+    for collection in ws.engine.collections(at):
+        if collection.kind == kind:
+            yield from (header.doc_id for header in ws.engine.headers(at, collection=collection.name))
 
 
 def _only_project(ws: Workspace, name: str) -> str:

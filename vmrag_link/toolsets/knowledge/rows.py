@@ -144,7 +144,7 @@ def by_id(ws: Workspace, at: At, table: DocumentTable, doc_id: str) -> Document 
 
 
 def _chunks(ws: Workspace, at: At, row: Document) -> int:
-    there = [each for each in ws.engine.collections(at) if each.name == row.collection]
+    there = [collection for collection in ws.engine.collections(at) if collection.name == row.collection]
     return sum(len(chunks_of(ws, each, row)) for each in there)
 
 

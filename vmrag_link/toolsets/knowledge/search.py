@@ -144,7 +144,7 @@ def _search(
     require_query(text)
 
     def look(searcher: Searcher, view: View) -> _Found:
-        held = {each.name: each for each in searcher.collections() if asked(each)}
+        held = {collection.name: collection for collection in searcher.collections() if asked(collection)}
         among = passing(view.at)
         ids = None if among is None else [each.doc_id for each in among]
         hits: Sequence[Hit] = ()

@@ -126,10 +126,10 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
     """
     chat_id, session = str(uuid.uuid4()), request.session_id or str(uuid.uuid4())
     changes = [
-        msgspec.structs.replace(each, file_path=file_name(each.file_path, ws.places.top))
-        for each in request.file_changes
+        msgspec.structs.replace(file_change, file_path=file_name(file_change.file_path, ws.places.top))
+        for file_change in request.file_changes
     ]
-    changed = list(dict.fromkeys(each.file_path for each in changes))
+    changed = list(dict.fromkeys(change.file_path for change in changes))
 
     store = stores.store_for_tools(ws, request.collection_name)
     apart = None if store is ws else stores.knowledge_at(ws)
@@ -171,7 +171,7 @@ def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, 
         "prompt_summary": request.prompt_summary,
         "response_summary": request.response_summary,
         "involved_entities": split([request.involved_entities]),
-        "files": [*dict.fromkeys(each.file_path for each in changes)],
+        "files": [*dict.fromkeys(change.file_path for change in changes)],
         "modification_type": request.modification_type or derived,
         "confidence_score": rated if request.confidence_score is None else request.confidence_score,
         "code_context": msgspec.to_builtins(context),
@@ -197,7 +197,7 @@ def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
     if not wanted or at is None or exact(ws, at, CODEBASE) is None:
         return []
     headers = ws.engine.headers(at, collection=CODEBASE)
-    ids = [each.doc_id for each in headers if file_of(each) in wanted]
+    ids = [header.doc_id for header in headers if file_of(header) in wanted]
     found = ws.engine.documents(at, collection=CODEBASE, ids=ids) if ids else ()
     return sorted(found, key=lambda each: each.doc_id)
 
@@ -267,7 +267,7 @@ def tool_sequence(names: Iterable[str]) -> str:
 
 def diff_summary(changes: Sequence[FileChange]) -> str:
     """A line a file: how many of its lines are new, and how many gone."""
-    return "\n".join(_counted(each) for each in changes)
+    return "\n".join(_counted(change) for change in changes)
 
 
 def _counted(change: FileChange) -> str:
@@ -278,7 +278,7 @@ def _counted(change: FileChange) -> str:
 
 def code_context(changes: Sequence[FileChange]) -> dict[str, ChangedPart]:
     """By file, the part that changed, with a few lines around it; of the first files only."""
-    differing = (each for each in changes if each.before_content != each.after_content)
+    differing = (change for change in changes if change.before_content != change.after_content)
     return {each.file_path: _part(each) for each in islice(differing, MOST_FILES)}
 
 

@@ -59,7 +59,7 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
     texts, skipped = _read(ws, [name for name in tracked if name != PIN_NAME])
 
     def plan(at: At) -> Planned[CodeIndexReport]:
-        stored = {each.doc_id: each for each in ws.engine.headers(at, collection=request.collection_name)}
+        stored = {header.doc_id: header for header in ws.engine.headers(at, collection=request.collection_name)}
         indexed = [name for name, each in stored.items() if file_of(each) == name]
         for given, path in scope.items():
             if not any(_lies_in(name, [path]) for name in (*tracked, *indexed)):

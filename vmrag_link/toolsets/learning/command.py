@@ -142,8 +142,8 @@ def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path
     lines = [
         _evidence(report.evidence_id, report.validation_score),
         f"{plural(tests.total, 'test')}: {ended}",
-        *(f"  fixed: {each.test_id}  {each.evidence_id}" for each in report.transitions),
-        *(f"  regression: {each}" for each in report.regressions),
+        *(f"  fixed: {transition.test_id}  {transition.evidence_id}" for transition in report.transitions),
+        *(f"  regression: {regression}" for regression in report.regressions),
     ]
     _emit(invocation, done, lines)
 
@@ -208,7 +208,7 @@ def validate_evidence(
         evidence_file=_file(invocation, evidence_file) if evidence_file else None,
         threshold=threshold,
         output=invocation.directory / output_file if output_file else None,
-        **{name: [each] for name, each in ids.items()},
+        **{name: [identifier] for name, identifier in ids.items()},
     )
     with invocation.workspace() as ws:
         done = validation.validate_evidence(ws, request)

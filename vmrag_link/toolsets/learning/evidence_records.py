@@ -108,11 +108,11 @@ class Evidence(Record, frozen=True):
 
     @property
     def score(self) -> float:
-        return combined_score((each.weight for each in self.items), len(self.regressions))
+        return combined_score((item.weight for item in self.items), len(self.regressions))
 
     @property
     def types(self) -> list[str]:
-        return sorted({each.type for each in self.items})
+        return sorted({item.type for item in self.items})
 
 
 def together(parts: Iterable[Evidence]) -> Evidence:
@@ -120,7 +120,7 @@ def together(parts: Iterable[Evidence]) -> Evidence:
     items: dict[str, EvidenceItem] = {}
     regressions: set[str] = set()
     for part in parts:
-        items |= {each.id: each for each in part.items}
+        items |= {item.id: item for item in part.items}
         regressions.update(part.regressions)
     return Evidence(tuple(items.values()), tuple(sorted(regressions)))
 
@@ -161,15 +161,15 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
     """What these records count, wherever they were written down. Raises `DocumentMissing`."""
     found: dict[str, Evidence] = {}
     names = [
-        each.name
-        for each in store.engine.collections(at)
-        if each.kind == SYSTEM or each.name in (EVIDENCE, TEST_RESULTS)
+        collection.name
+        for collection in store.engine.collections(at)
+        if collection.kind == SYSTEM or collection.name in (EVIDENCE, TEST_RESULTS)
     ]
     for name in names if ids else ():
         for document in store.engine.documents(at, collection=name, ids=ids):
             if (evidence := _parse(document)) is not None:
                 found[document.doc_id] = evidence
-    if missing := [each for each in dict.fromkeys(ids) if each not in found]:
+    if missing := [identifier for identifier in dict.fromkeys(ids) if identifier not in found]:
         shown = ", ".join(map(repr, missing[:3])) + (" …" if missing[3:] else "")
         raise DocumentMissing(
             f"There is no evidence with the id {shown}.",

@@ -110,7 +110,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
 
     def plan(at: At) -> Planned[ValidationReport]:
         whole = evidence.together([*evidence.look_up(store, at, ids).values(), of_file])
-        numbers = {name: sum(each.type == kind for each in whole.items) for kind, name in _KINDS.items()}
+        numbers = {name: sum(item.type == kind for item in whole.items) for kind, name in _KINDS.items()}
         report = ValidationReport(
             score=whole.score,
             threshold=request.threshold,

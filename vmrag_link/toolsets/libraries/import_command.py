@@ -151,7 +151,7 @@ def _files_of(
         reasons = tracked.find_reasons if tracked else None
         scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=reasons))
         skipped += scan.skipped
-        yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
+        yield from (_Named(file.path, file.doc_id, inside=True) for file in scan.files)
 
 
 def _read(
@@ -230,16 +230,16 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
     with workspace_for_writing(invocation) as ws:
         report = take_site(ws, name, request.sources[0], most=most, metadata=request.metadata)
     invocation.emit(report, _site(report, most))
-    failed = report.failures or any(each.status == "failed" for each in report.pages)
+    failed = report.failures or any(page.status == "failed" for page in report.pages)
     return FAILED_CHECK if failed else 0
 
 
 def _site(report: SiteReport, most: int) -> Iterator[str]:
-    counts = Counter(each.status for each in report.pages)
+    counts = Counter(page.status for page in report.pages)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     yield f"{report.library}: {described(changes)}, {counts['unchanged']} unchanged"
-    yield from (f"Not taken: {each.problem}" for each in report.pages if each.status == "failed")
-    yield from (f"Not read: {each}" for each in report.failures)
+    yield from (f"Not taken: {page.problem}" for page in report.pages if page.status == "failed")
+    yield from (f"Not read: {failure}" for failure in report.failures)
     left_out = {
         "of other hosts": report.elsewhere,
         "that robots.txt disallows": report.disallowed,

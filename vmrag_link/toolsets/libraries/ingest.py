@@ -75,7 +75,7 @@ def new_library(ws: Workspace, name: str) -> Collection:
 
 def all_libraries(ws: Workspace, at: At) -> list[Collection]:
     """All libraries, by name."""
-    return [each for each in ws.engine.collections(at) if each.kind == LIBRARY]
+    return [collection for collection in ws.engine.collections(at) if collection.kind == LIBRARY]
 
 
 Convert = Callable[[Source], Converted]
@@ -203,7 +203,9 @@ class _Held:
         number, left, now = 0, keys, clock.now()
         while left:
             ids = {key: self._id(key, number) for key in left}
-            taken = {each.doc_id for each in self._engine.headers(self._at, collection=self._name, ids=ids.values())}
+            taken = {
+                header.doc_id for header in self._engine.headers(self._at, collection=self._name, ids=ids.values())
+            }
             for key in left:
                 if ids[key] not in taken:
                     found[key] = Document(self._name, ids[key], "", "", "", source=key, source_key=key, created_at=now)

@@ -93,7 +93,9 @@ def _is_agreed_to(ws: Workspace, page: PageUrl, key: str) -> bool:
     """Whether this machine's git configuration names the host, or the person let it be private."""
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
-    return page.site in {_site(page.scheme, each) for each in configuration.config_values(ws.places, key)}
+    return page.site in {
+        _site(page.scheme, config_value) for config_value in configuration.config_values(ws.places, key)
+    }
 
 
 def _site(scheme: str, text: str) -> str:

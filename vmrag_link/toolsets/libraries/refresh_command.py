@@ -81,7 +81,7 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
 
 def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]:
     """The URLs by library, each once."""
-    there = {each.name: _pages_of(ws, at, each.name) for each in all_libraries(ws, at)}
+    there = {library.name: _pages_of(ws, at, library.name) for library in all_libraries(ws, at)}
     if not names:
         return {name: list(pages.values()) for name, pages in there.items() if pages}
     wanted: dict[str, dict[str, None]] = {}
@@ -125,7 +125,7 @@ def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name:
 
 
 def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:
-    if any(each.name == name for each in ws.engine.collections(at)):
+    if any(collection.name == name for collection in ws.engine.collections(at)):
         return UsageInvalid(
             f"The collection {name!r} is no library: its documents came from no URL.",
             hint="vmrag list",
@@ -168,8 +168,8 @@ def _lines(report: RefreshReport) -> Iterator[str]:
         yield "No document of a library came from the web: vmrag import URL --library NAME"
         return
     yield f"{plural(report.replaced, 'page')} changed, {report.unchanged} unchanged, {report.failed} failed"
-    hints = dict.fromkeys(each.hint for each in report.pages if each.code == RemoteNotTrusted.code)
-    yield from (f"To ask such a host: {each}" for each in hints)
+    hints = dict.fromkeys(page.hint for page in report.pages if page.code == RemoteNotTrusted.code)
+    yield from (f"To ask such a host: {hint}" for hint in hints)
     if report.pending:
         yield f"warning: {report.pending}"
     if report.dry_run and report.replaced:
@@ -181,11 +181,11 @@ def _lines(report: RefreshReport) -> Iterator[str]:
 
 def page_lines(pages: Iterable[TakenPage]) -> Iterator[str]:
     """A line for each page that is new, that changed, or that failed."""
-    for each in pages:
-        if each.status == "indexed":
-            yield f"{output.style('A', fg='green')}  {each.url}"
-        elif each.status == "replaced":
-            words = f" | +{each.words.inserted} -{each.words.deleted}{hidden_suffix(each.words)}" if each.words else ""
-            yield f"{output.style('M', fg='yellow')}  {each.url}{words}"
-        elif each.status == "failed":
-            yield f"{output.style('!', fg='red')}  {each.problem}"
+    for page in pages:
+        if page.status == "indexed":
+            yield f"{output.style('A', fg='green')}  {page.url}"
+        elif page.status == "replaced":
+            words = f" | +{page.words.inserted} -{page.words.deleted}{hidden_suffix(page.words)}" if page.words else ""
+            yield f"{output.style('M', fg='yellow')}  {page.url}{words}"
+        elif page.status == "failed":
+            yield f"{output.style('!', fg='red')}  {page.problem}"

@@ -54,7 +54,7 @@ def narrow(ws: Workspace, at: At, asked: Query, libraries: Mapping[str, Collecti
 
     What the index does not hold of a document is looked up in the knowledge base.
     """
-    among = {name: each for name, each in libraries.items() if wanted.get("library", name) == name}
+    among = {name: library for name, library in libraries.items() if wanted.get("library", name) == name}
     where: list[dict[str, Any]] = []
     if "id" in wanted:
         where += _of_chunk(ws, at, among, str(wanted["id"]))

@@ -237,18 +237,20 @@ def list_held(
 
     def look(at: At, chunks: Chunks) -> DocumentList:
         names = [
-            each.name
-            for each in ws.engine.collections(at)
-            if name in (None, each.name) and (only is not None or each.kind == LIBRARY)
+            collection.name
+            for collection in ws.engine.collections(at)
+            if name in (None, collection.name) and (only is not None or collection.kind == LIBRARY)
         ]
         # Their texts go as they come: only those of the page are kept.
         found = [
-            (each.created_at, each.key) for one in names for each in ws.engine.documents(at, collection=one, table=only)
+            (document.created_at, document.key)
+            for one in names
+            for document in ws.engine.documents(at, collection=one, table=only)
         ]
         found.sort(key=lambda each: each[1])
         found.sort(key=lambda each: each[0], reverse=True)
         rows = (ws.engine.document(at, *key) for _, key in found[offset : offset + limit])
-        listed = [_listed(ws, each, chunks.get(each.key, 0)) for each in rows if each]
+        listed = [_listed(ws, row, chunks.get(row.key, 0)) for row in rows if row]
         return DocumentList(listed, len(listed), len(found))
 
     return _reading(ws, look)
@@ -260,11 +262,11 @@ def library_sizes(ws: Workspace) -> tuple[LibraryList, Standing]:
     def look(at: At, chunks: Chunks) -> LibraryList:
         sizes = [
             LibrarySize(
-                each.name,
-                ws.engine.count(at, collection=each.name),
-                sum(number for (name, _), number in chunks.items() if name == each.name),
+                library.name,
+                ws.engine.count(at, collection=library.name),
+                sum(number for (name, _), number in chunks.items() if name == library.name),
             )
-            for each in all_libraries(ws, at)
+            for library in all_libraries(ws, at)
         ]
         return LibraryList(sizes)
 

@@ -12,5 +12,5 @@ def markdown(data: bytes) -> str:
             events.append({})
         elif events:
             events[-1].setdefault(key.partition(";")[0], value)
-    lines = [f"* {each.get('DTSTART', '')[:8]} {each.get('SUMMARY', '')}" for each in events]
+    lines = [f"* {event.get('DTSTART', '')[:8]} {event.get('SUMMARY', '')}" for event in events]
     return "\n".join(["# Calendar", "", *lines]) + "\n"

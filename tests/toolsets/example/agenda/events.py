@@ -9,4 +9,4 @@ from vmrag_link.workspace import Workspace
 def events(ws: Workspace, day: str) -> list[str]:
     """What documents at the checked-out revision hold for a day (YYYYMMDD)."""
     found = grep(ws, Pattern(f"* {day} ", fixed=True))
-    return [line.text.removeprefix(f"* {day} ") for each in found.documents for line in each.lines]
+    return [line.text.removeprefix(f"* {day} ") for document in found.documents for line in document.lines]

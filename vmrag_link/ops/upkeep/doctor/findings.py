@@ -107,7 +107,7 @@ def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[Looked, ...]:
     seen: set[tuple[str, str]] = set()
     looked = []
     for topic in topics:
-        new = [each for each in _findings(ws, topic) if (each.code, each.message) not in seen]
+        new = [finding for finding in _findings(ws, topic) if (finding.code, finding.message) not in seen]
         seen.update((each.code, each.message) for each in new)
         worst = max(("ok", *(each.level for each in new)), key=_LEVELS.index)
         looked.append(Looked(topic.name, worst, tuple(new)))

@@ -89,7 +89,7 @@ def _fetch_again(folder: Path) -> str:
 
 def _check_note(ws: Workspace) -> Iterator[Finding]:
     note = ws.engine.folder / UNCOMMITTED_NAME
-    dirty = [each.name for each in ws.engine.branches() if each.dirty]
+    dirty = [branch.name for branch in ws.engine.branches() if branch.dirty]
     if dirty and not note.exists():
         message = f"Git hooks do not know that there are uncommitted documents (of {', '.join(dirty)})."
         yield Finding("UNCOMMITTED_NOTE", "warning", message, DOCTOR, str(note))
@@ -102,7 +102,7 @@ def _check_note(ws: Workspace) -> Iterator[Finding]:
 
 def _mend_note(ws: Workspace, finding: Finding) -> str:
     with ws.engine.writing("note what is uncommitted"):  # no process stores documents meanwhile
-        if any(each.dirty for each in ws.engine.branches()):
+        if any(branch.dirty for branch in ws.engine.branches()):
             permissions.make_file(Path(finding.subject))
             return "Noted that there are uncommitted documents."
         Path(finding.subject).unlink(missing_ok=True)
@@ -232,7 +232,9 @@ def _check_remote(ws: Workspace) -> Iterator[Finding]:
         return
     yield from _check_root(ws)
     try:
-        known = [each for each in _addresses(ws) if each.peer and git_transport.last_seen(ws.places, each.key)]
+        known = [
+            address for address in _addresses(ws) if address.peer and git_transport.last_seen(ws.places, address.key)
+        ]
         for each in known:
             yield from _check_remote_data(ws, each)
     except RemoteError as error:

@@ -79,13 +79,13 @@ class CheckedNetwork(NetworkBackend):
     ) -> NetworkStream:
         """Raises as `addresses` does, the last address's failure, and `TimeoutError`."""
         addresses = self._addresses(host, self._deadline)
-        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+        for number, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             try:
                 stream = self._sockets.connect_tcp(
-                    address, port, self._deadline.left() / left, local_address, socket_options
+                    address, port, self._deadline.left() / number, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if left == 1:
+                if number == 1:
                     raise
             else:
                 return _TimedStream(stream, self._deadline)
