@@ -78,7 +78,7 @@ def test_query_finds_version_in_changelog_with_its_changes(project):
         for patch in range(3)
     )
     project.write("CHANGELOG.md", changes)
-    commit(project)
+    commit(project, "Add a changelog")
     for version in ("3.1.0", "2.1.2", "v1.0.2"):
         hits = project.ask("query", f"what changed in {version}", "--collection", "docs")["results"][:2]
         titles = [hit["header_path"].rpartition(" > ")[2] for hit in hits]
