@@ -210,7 +210,7 @@ JOBS = {
     ),
     "fork whose knowledge was adopted": CiJob(recipe=CHECK, state=on.adopted, passes=True, outputs=WHOLE, as_ada=True),
     "fork with hostile settings": CiJob(
-        recipe=CHECK, state=on.hostile_settings, passes=True, outputs=WHOLE, says=("ignoring untrusted settings",)
+        recipe=CHECK, state=on.hostile_settings, passes=True, outputs=WHOLE, says=("ignoring settings",)
     ),
     "fork with a remote of its own in the pin": CiJob(
         recipe=CHECK, state=on.hostile_remote, passes=False, errors=("REMOTE_NOT_TRUSTED",)

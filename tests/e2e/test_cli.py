@@ -21,7 +21,7 @@ from vmrag_link.cli.commands import COMMANDS, EVERYDAY, TOPICS
 
 template, project = terminal.template, terminal.project
 
-LONGEST_HELP = {"mcp": 60, "query": 66}
+LONGEST_HELP = {"mcp": 60, "query": 68}
 """Lines of help, for the commands with the most options."""
 
 

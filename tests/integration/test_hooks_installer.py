@@ -542,7 +542,7 @@ def test_the_commands_say_what_they_did(repo, linked):
     assert "They act only in work trees in which `vmrag install --worktree` was run" in said
     assert here.ask("install", "--worktree")["limited"] is True
     there.vmrag("install", "--worktree")
-    assert "others use them" in here.vmrag("uninstall", "--worktree").out
+    assert "Other work trees still use them." in here.vmrag("uninstall", "--worktree").out
     here.vmrag("uninstall", "--worktree", "--hooks", "post-merge", code=2)
     assert "Removed from" in there.vmrag("uninstall", "--worktree").out
     assert "Nothing to remove." in there.vmrag("uninstall", "--worktree").out

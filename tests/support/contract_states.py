@@ -179,6 +179,16 @@ def outdated(state: State) -> None:
     state.git("commit", "-q", "-m", "tide", "--", ".vmrag.yaml", "written", env=OFF)
 
 
+def translated(state: State) -> None:
+    """A page in English and in French."""
+    state.write("files/lakes.md", "# Lakes\n\nA lake is water that stands.\n")
+    state.write("files/fr/lakes.md", "# Lacs\n\nUn lac est une eau qui dort.\n")
+    settings = (state.top / ".vmrag.yaml").read_text().replace("files/*.md", "files/**/*.md")
+    state.write(".vmrag.yaml", settings)
+    state.git("add", "files/lakes.md", "files/fr", ".vmrag.yaml")
+    state.git("commit", "-q", "-m", "translated", env=OFF)
+
+
 def plain(state: State) -> None:
     state.git("rm", "-q", ".vmrag.yaml")
     state.git("commit", "-q", "-m", "plain")
@@ -492,6 +502,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "notes": ("empty", notes),
     "sourced": ("notes", sourced),
     "outdated": ("sourced", outdated),
+    "translated": ("sourced", translated),
     "noted": ("notes", noted),
     "other": ("notes", other),
     "reworked": ("other", reworked),

@@ -61,7 +61,7 @@ def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: st
     assert vmrag("show", "notes/team.ics").count("\n* 2026") == 2
     assert vmrag("agenda", "20261202") == "Descaling\n"
     assert json.loads(vmrag("query", "when is the kettle released", "--json"))["results"][0]["doc_id"] == "team.ics"
-    assert "  agenda " in vmrag("--help")
+    assert "  agenda " in vmrag("help", "--all")
     assert "its type .ics is not supported" in project.vmrag("import", "team.ics", "--collection", "other").out
 
 

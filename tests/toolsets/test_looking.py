@@ -44,6 +44,6 @@ def test_a_checkout_looks_for_nothing(project: Project) -> None:
     assert (done.returncode, "looked for" in done.stdout + done.stderr) == (0, False)
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("issue", "list"), ("no-such-command",)])
+@pytest.mark.parametrize("arguments", [("help", "--all"), ("issue", "list"), ("no-such-command",)])
 def test_what_it_has_not_is_looked_for(project: Project, arguments: tuple[str, ...]) -> None:
     assert "looked for" in run(project, RUN, *arguments).stderr

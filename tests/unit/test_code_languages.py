@@ -59,18 +59,18 @@ def test_the_language_is_known_by_the_name(path: str, language: str) -> None:
 
 def test_the_key_names_the_exact_versions_of_grammar_and_parser() -> None:
     grammar, runtime = (importlib.metadata.version(each) for each in ("tree-sitter-python", "tree-sitter"))
-    assert cutter_of("python") == f"python {grammar} / tree-sitter {runtime} / 2.2"
+    assert cutter_of("python") == f"python {grammar} / tree-sitter {runtime} / 3.3"
     assert len({cutter_of(language) for language in GRAMMARS}) == len(GRAMMARS)
 
 
 @pytest.mark.parametrize("language", ["lua", "make", ""])
 def test_what_has_no_grammar_is_cut_by_lines(language: str) -> None:
-    assert cutter_of(language) == "lines 2"
+    assert cutter_of(language) == "lines 3"
 
 
 def test_the_key_changes_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     before = cutter_of("go"), cutter_of("lua")
-    monkeypatch.setattr(languages, "RULES_OF_LINES", 3)
+    monkeypatch.setattr(languages, "RULES_OF_LINES", 4)
     assert cutter_of("go") != before[0]
     assert cutter_of("lua") != before[1]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from vmrag_link.index.reader import IndexReader
+from vmrag_link.models import ISSUES, KNOWLEDGE, SYSTEM
 from vmrag_link.retrieval.copies import ComparedPassage, group_copies
 
 MORE, MOST = 20, 10_000
@@ -87,7 +88,7 @@ class DistinctResults:
         """Return the best `k` results, the best first."""
         kept = self._one_language(ranked, question)
         passages = [
-            ComparedPassage(each.collection, each.doc_id, self._index.text_of(each.row), each.negative)
+            ComparedPassage(each.collection, each.doc_id, self._compared_text(each), each.negative)
             for each in (ranked[place] for place, _ in kept)
         ]
         results = []
@@ -97,6 +98,11 @@ class DistinctResults:
             others = [*self._translations(ranked[place]), *(path for path in copies if path != ranked[place].doc_id)]
             results.append(DistinctResult(place, kept[min(members)][1], tuple(others)))
         return results
+
+    def _compared_text(self, candidate: RankedCandidate) -> str:
+        """Return the text of a passage; empty for records, because equal ones are not copies."""
+        kind = self._index.collections[candidate.collection].collection.kind
+        return "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.text_of(candidate.row)
 
     def _one_language(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
         """Return the positions of passages, in one language for each page, with their scores.

@@ -101,7 +101,7 @@ def test_search_answers_from_words_while_index_is_built(project):
     tools = tools_of(project)
     text = search_text(tools, query="when is a slow request dropped")
     assert text.startswith("Code:\n\nsrc/gateway.go:3-6 · Drop\n```\n// Drop ends a slow request.\n"), text
-    assert "\n\nDocumentation:\n\ndocs/setup.md:1-7 · Setup\n```\n" in text
+    assert "\n\nDocumentation:\n\ndocs/setup.md:5-7 · Setup > Timeouts\n```\n" in text
     assert "warning: the index is at 0 %: these results come from words and names only." in text
     assert background.ended(background.index_of(plumbing.locate(project.top)), within=SECONDS)
     assert percent_indexed(project) == 100, "no further call was needed"
