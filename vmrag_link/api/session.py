@@ -130,15 +130,14 @@ class ApiSession:
             raise UsageInvalid(f"k must be 1 to {_MOST_RESULTS}; found {question.k}.", hint="k=5")
         if question.max_tokens is not None and not 0 < question.max_tokens <= MOST_BUDGET:
             raise UsageInvalid(f"max_tokens must be 1 to {MOST_BUDGET}.", hint="max_tokens=2000")
-        words, narrowed = _narrow(question)
         return Query(
-            text=words,
+            text=question.text,
             collections=question.collections or None,
             k=question.k or (MOST_HITS if question.max_tokens else settings.k),
             mode=Mode(mode),
             where=question.where,
             where_document=question.where_document,
-            narrowing=narrowed,
+            narrowing=_narrow(question),
         )
 
     def _placed(self, ref: str) -> PlacedIndex:
@@ -198,18 +197,17 @@ class ApiSession:
         return writing.commit(self._ws, message, git=git, author=author)
 
 
-def _narrow(question: SearchArguments) -> tuple[str, Narrowing | None]:
-    """Return the words of the query, and its filters.
+def _narrow(question: SearchArguments) -> Narrowing | None:
+    """Return the filters of a search, None without any.
 
     Prefixes in the text, such as `path:`, are words.
     """
     if not any(question.narrowed.values()):
-        return question.text, None
+        return None
     from vmrag_link.retrieval.narrowing import narrowing
 
     given = question.narrowed
-    narrowed = narrowing(paths=given["path"], languages=given["lang"], symbols=given["symbol"], kinds=given["kind"])
-    return question.text, narrowed
+    return narrowing(paths=given["path"], languages=given["lang"], symbols=given["symbol"], kinds=given["kind"])
 
 
 def _results(text: str, found: PlacedHits) -> SearchResults:

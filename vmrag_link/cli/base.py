@@ -137,15 +137,13 @@ class Invocation(Record, frozen=True):
             output.print_lines(shown)
 
 
-_COMMON = {"--help"}.union(*(option.opts for option in common_options()))
-
-
 class _Command(click.Command):
     """A command whose help names the common options in one line."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        common = {"--help"}.union(*(option.opts for option in common_options()))
         options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
-        records = (option.get_help_record(ctx) for option in options if _COMMON.isdisjoint(option.opts))
+        records = (option.get_help_record(ctx) for option in options if common.isdisjoint(option.opts))
         if rows := list(filter(None, records)):
             with formatter.section("Options"):
                 formatter.write_dl(rows)
